@@ -3,6 +3,7 @@
 use crate::model::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
+    collections::HashMap,
     future::Future,
     pin::Pin,
     sync::{
@@ -30,8 +31,8 @@ pub trait Host: Send + Sync + 'static {
     fn entropy(&self) -> u128;
     /// Runs a task beside the callers.
     fn spawn(&self, task: Task);
-    /// Runs code of others that calls the world outside, where it holds up no task of the engine.
-    fn spawn_outside(&self, task: Task) {
+    /// Runs code of others that calls the world outside, where it holds up no task of the engine, and none of another worker.
+    fn spawn_outside(&self, _worker: &'static str, task: Task) {
         self.spawn(task);
     }
     /// Resolves after this long.
@@ -136,8 +137,8 @@ impl Host for SteadyHost {
         self.host.spawn(task);
     }
 
-    fn spawn_outside(&self, task: Task) {
-        self.host.spawn_outside(task);
+    fn spawn_outside(&self, worker: &'static str, task: Task) {
+        self.host.spawn_outside(worker, task);
     }
 
     fn sleep(&self, duration: Duration) -> Task {
@@ -257,8 +258,8 @@ impl<'a> Slice<'a> {
 pub struct TokioHost {
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
     handle: tokio::runtime::Handle,
-    /// Begun by the first call outside, on a host with a runtime of its own.
-    outside: Mutex<Option<tokio::runtime::Runtime>>,
+    /// Runtimes of the workers of calls, each begun by its first call, on a host with a runtime of its own.
+    outside: Mutex<HashMap<&'static str, tokio::runtime::Runtime>>,
     start_micros: u64,
 }
 
@@ -276,7 +277,7 @@ impl TokioHost {
         Ok(Self {
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
-            outside: Mutex::new(None),
+            outside: Mutex::default(),
             start_micros: micros_of(ClockId::Monotonic),
         })
     }
@@ -287,7 +288,7 @@ impl TokioHost {
         Self {
             handle,
             runtime: Mutex::new(None),
-            outside: Mutex::new(None),
+            outside: Mutex::default(),
             start_micros: micros_of(ClockId::Monotonic),
         }
     }
@@ -323,26 +324,26 @@ impl Host for TokioHost {
         self.handle.spawn(task);
     }
 
-    fn spawn_outside(&self, task: Task) {
+    fn spawn_outside(&self, worker: &'static str, task: Task) {
         // On somebody else's runtime there is only that.
         if lock(&self.runtime).is_none() {
             return self.spawn(task);
         }
         let mut outside = lock(&self.outside);
-        if outside.is_none() {
-            let begun = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .thread_name("throng-outside")
-                .enable_all()
-                .build();
-            match begun {
-                Ok(begun) => *outside = Some(begun),
-                Err(why) => tracing::error!("calls are made on the engine's own threads: {why}"),
-            }
+        if let Some(own) = outside.get(worker) {
+            return drop(own.spawn(task));
         }
-        match &*outside {
-            Some(outside) => drop(outside.spawn(task)),
-            None => self.spawn(task),
+        let begun = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name(format!("call-{worker}"))
+            .enable_all()
+            .build();
+        match begun {
+            Ok(begun) => drop(outside.entry(worker).or_insert(begun).spawn(task)),
+            Err(why) => {
+                tracing::error!("a call of {worker} is made on the engine's own threads: {why}");
+                self.spawn(task);
+            }
         }
     }
 
@@ -358,10 +359,9 @@ impl Host for TokioHost {
     }
 
     fn close(&self) {
-        for runtime in [&self.outside, &self.runtime] {
-            if let Some(runtime) = lock(runtime).take() {
-                runtime.shutdown_background();
-            }
+        let outside = std::mem::take(&mut *lock(&self.outside)).into_values();
+        for runtime in outside.chain(lock(&self.runtime).take()) {
+            runtime.shutdown_background();
         }
     }
 }

@@ -30,6 +30,7 @@ enum Command {
     Pay { cents: u64, calls: u32 },
     Hang { calls: u32 },
     Break { calls: u32 },
+    Block { calls: u32 },
     Cancel { call: CallId },
     Hear { text: String },
 }
@@ -68,6 +69,11 @@ impl Entity for Order {
             Command::Break { calls } => {
                 for _ in 0..calls {
                     turn.call::<Hung>(Charge { cents: BROKEN });
+                }
+            }
+            Command::Block { calls } => {
+                for _ in 0..calls {
+                    turn.call::<Hung>(Charge { cents: BLOCKING });
                 }
             }
             Command::Cancel { call } => turn.cancel_call::<Payments>(call),
@@ -364,6 +370,8 @@ fn quarantined_calls_take_no_place_from_others() {
 
 /// The cents of a call that cannot be sent.
 const BROKEN: u64 = 1_000;
+/// The cents of a call that holds its thread for good.
+const BLOCKING: u64 = 1_001;
 
 /// A provider that never answers, or cannot be reached; counts its attempts.
 struct Hung(Arc<AtomicUsize>);
@@ -382,6 +390,9 @@ impl Outside for Hung {
         self.0.fetch_add(1, Ordering::Relaxed);
         match charge.cents {
             BROKEN => Err(CallError::NotSent("no connection".into())),
+            BLOCKING => loop {
+                std::thread::park();
+            },
             _ => std::future::pending().await,
         }
     }
@@ -410,19 +421,30 @@ async fn hanging(world: &World, options: Options) -> (Engine, Arc<AtomicUsize>) 
 
 #[test]
 fn provider_that_never_answers_holds_up_no_other() {
+    holds_up_no_other(Command::Hang { calls: 100 });
+}
+
+#[test]
+fn worker_that_blocks_its_threads_holds_up_no_other() {
+    holds_up_no_other(Command::Block { calls: 100 });
+}
+
+fn holds_up_no_other(calls: Command) {
     block_on(async {
         let world = World::new(20);
         let (engine, attempts) = hanging(&world, Options::default()).await;
-        let hang = Command::Hang { calls: 100 };
-        engine.entity::<Order>("a").ask(hang).await.unwrap();
+        engine.entity::<Order>("a").ask(calls).await.unwrap();
         eventually("the attempts hang", async || {
             attempts.load(Ordering::Relaxed) == Hung::CONCURRENCY
         })
         .await;
         pay(&engine, "a", 7, 5).await;
         pay(&engine, "b", 7, 5).await;
-        assert_eq!(heard(&engine, "a", 10).await.len(), 10);
-        assert_eq!(heard(&engine, "b", 10).await.len(), 10);
+        for order in ["a", "b"] {
+            let heard = heard(&engine, order, 10).await;
+            let charged = heard.iter().filter(|text| text.starts_with("charged 7"));
+            assert_eq!(charged.count(), 5, "{heard:?}");
+        }
         assert_eq!(attempts.load(Ordering::Relaxed), Hung::CONCURRENCY);
         engine.stop().await;
     });
@@ -453,7 +475,7 @@ fn open_breaker_is_in_the_metrics() {
 
 #[test]
 fn waiting_calls_leave_memory() {
-    const MEMORY: usize = 256 << 10;
+    const MEMORY: usize = 512 << 10;
     const CALLS: u64 = 1_500;
     block_on(async {
         let options = Options {

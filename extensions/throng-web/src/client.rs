@@ -146,6 +146,7 @@ impl HttpClient {
             Ok(answer) => read(answer.status(), answer.headers(), answer.body()),
             Err(CallError::NotSent(why)) => Err(CallError::NotSent(why)),
             Err(CallError::InDoubt(why)) => Err(CallError::InDoubt(why)),
+            Err(CallError::RetryAfter { after, is_sent, why }) => Err(CallError::RetryAfter { after, is_sent, why }),
             Err(CallError::Failed(never)) => match never {},
         }
     }
@@ -276,16 +277,33 @@ pub fn read_json<T: DeserializeOwned, F>(body: &[u8]) -> Result<T, CallError<F>>
     serde_json::from_slice(body).map_err(|why| CallError::InDoubt(format!("the answer's JSON cannot be read: {why}")))
 }
 
-/// The error of a status that decides nothing: the call is tried again. After 429 nothing was done; after all others that is in doubt.
+/// The error of a status that decides nothing: the call is tried again. After 429 nothing was done; after all others that is in doubt. With 429
+/// and 503 a provider may say when, as `Retry-After`.
 #[must_use]
 pub fn retry<F>(status: StatusCode, headers: &HeaderMap) -> CallError<F> {
-    let after = headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok());
-    let after = after
-        .filter(|after| after.len() <= 64)
-        .map(|after| format!(", Retry-After: {after}"));
-    let why = format!("the provider answered {status}{}", after.unwrap_or_default());
-    match status {
-        StatusCode::TOO_MANY_REQUESTS => CallError::NotSent(why),
-        _ => CallError::InDoubt(why),
+    let why = format!("the provider answered {status}");
+    let is_sent = status != StatusCode::TOO_MANY_REQUESTS;
+    let may_say = !is_sent || status == StatusCode::SERVICE_UNAVAILABLE;
+    match headers.get(header::RETRY_AFTER).and_then(pause) {
+        Some(after) if may_say => CallError::RetryAfter { after, is_sent, why },
+        _ if is_sent => CallError::InDoubt(why),
+        _ => CallError::NotSent(why),
+    }
+}
+
+/// A pause in seconds, or until a date.
+fn pause(after: &HeaderValue) -> Option<Duration> {
+    let after = after.to_str().ok()?.trim();
+    match after.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let until = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
+            Some(
+                until
+                    .duration_since(jiff::Timestamp::now())
+                    .try_into()
+                    .unwrap_or_default(),
+            )
+        }
     }
 }

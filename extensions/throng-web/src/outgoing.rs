@@ -1,14 +1,11 @@
 //! Webhooks out: a worker of calls outside that signs them.
 
-use crate::{HttpClient, Secret, post_json, retry};
+use crate::{HttpClient, Secret, hosts::Origin, post_json, retry};
 use http::{HeaderValue, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{sync::Arc, time::Duration};
 use throng::model::{Attempt, CallError, Outside, Timestamp};
 
 /// A webhook that an entity sends. It stands in the journal: it holds no secrets.
@@ -56,10 +53,19 @@ impl Webhooks {
     }
 }
 
+/// The host of a webhook's receiver.
+fn host(webhook: &Webhook) -> String {
+    let origin = webhook.url.parse().ok().and_then(|url| Origin::of(&url).ok());
+    origin.map_or_else(String::new, |origin| origin.host)
+}
+
 impl Outside for Webhooks {
     const NAME: &'static str = "webhooks";
     /// A receiver that hangs holds a place for 25 seconds.
     const CONCURRENCY: usize = 64;
+    /// A receiver that is down says nothing of the others.
+    const BREAKER: u32 = 0;
+    const DESTINATION: Option<fn(&Webhook) -> String> = Some(host);
     const WITHIN: Duration = Duration::from_hours(72);
     const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(1));
     type Request = Webhook;
@@ -78,8 +84,7 @@ impl Outside for Webhooks {
                 "there is no secret for webhooks to {url}: give Webhooks::new one"
             )));
         }
-        let (id, seconds) = (attempt.key(), SystemTime::now().duration_since(UNIX_EPOCH));
-        let seconds = i64::try_from(seconds.unwrap_or_default().as_secs()).unwrap_or_default();
+        let (id, seconds) = (attempt.key(), attempt.begun.micros.div_euclid(1_000_000));
         let signatures: Vec<String> = secrets
             .iter()
             .map(|secret| secret.sign(&id, seconds, request.body()))

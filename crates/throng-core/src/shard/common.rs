@@ -49,8 +49,10 @@ pub struct Common {
     pub(super) resident: usize,
     /// Bytes of the filters that tell which ids exist.
     pub(super) known_bytes: usize,
-    /// Bytes of states on their way to the store.
+    /// Bytes of what is on its way to the store: events, states, and the slots that stay in memory only for them.
     pub(super) pending_bytes: usize,
+    /// The last commit that was durable when entities were passivated last.
+    pub(super) durable: u64,
     /// The load that the driver has counted last, with `Shard::book`.
     pub(super) booked: Load,
     pub(super) hot: Hot,

@@ -503,7 +503,7 @@ fn json_errors_name_the_field_the_line_and_the_column() {
 fn large_entity_that_was_used_last_is_put_away() {
     let mut bench = Bench::new();
     bench.ask("a", Command::Deposit { amount: 5 }).unwrap();
-    bench.shard.passivate(usize::MAX);
+    bench.shard.passivate(usize::MAX, CommitNo(0));
     bench.shard.passivate_large(1 << 20);
     assert_eq!(bench.shard.load().entities, 1, "neither takes a small one");
     assert!(bench.shard.has_large(1) && !bench.shard.has_large(1 << 20));
@@ -524,7 +524,7 @@ fn passivated_entities_come_back_as_they_were() {
     }
     let before = bench.shard.load();
     assert_eq!(before.entities, 3);
-    bench.shard.passivate(usize::MAX);
+    bench.shard.passivate(usize::MAX, CommitNo(0));
     let after = bench.shard.load();
     assert_eq!(after.entities, 1, "only the last used stays");
     assert!(after.pending_bytes > 0);

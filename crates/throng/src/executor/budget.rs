@@ -171,11 +171,8 @@ impl Executor {
         let bytes = add(&self.books.bytes, delta.bytes);
         if bytes + pending > budget && load.entities > 1 {
             let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
-            shard.passivate(passivated(
-                over,
-                load.bytes,
-                usize::try_from(delta.bytes).unwrap_or_default(),
-            ));
+            let bytes = passivated(over, load.bytes, usize::try_from(delta.bytes).unwrap_or_default());
+            shard.passivate(bytes, self.ledger.durable().commit);
             let delta = shard.book(shard.load());
             add(&self.books.entities, delta.entities);
             add(&self.books.bytes, delta.bytes);

@@ -1,7 +1,7 @@
 //! The admission of attempts: the call that a worker makes next, and when. Decided without a clock: time is passed in.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::Duration,
 };
 use throng_core::model::{CallId, CallOffer, Outside};
@@ -10,7 +10,7 @@ use throng_services::{
     retry::RetryTokens,
 };
 
-/// Calls that wait in memory, some 50 bytes each; a timer of the call comes back to those beyond.
+/// Calls that wait in memory, some 60 bytes each; a timer of the call comes back to those beyond.
 pub(super) const WAITING_MAX: usize = 65_536;
 /// The longest time for which a breaker stays open.
 const OPEN_MAX: Duration = Duration::from_secs(30);
@@ -63,6 +63,7 @@ fn portion(time: Duration, part: usize, of: usize) -> Duration {
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) call: CallId,
+    destination: u64,
     is_retry: bool,
     pass: Permit,
     /// The time of the next attempt, before this one was admitted and since.
@@ -94,16 +95,66 @@ pub(super) enum Next {
     Idle,
 }
 
+/// Tells whether a destination that holds so many places may have one more: no one holds more than are free after it, so that each new one finds
+/// some (Choudhury, Hahne: "Dynamic Queue Length Thresholds", 1998). Calls without a destination may have all.
+fn has_share(destination: u64, held: usize, free: usize) -> bool {
+    free > 0 && (destination == 0 || held < free)
+}
+
+/// Calls that wait: one of each destination in turn.
+#[derive(Default)]
+struct Waiting {
+    calls: HashMap<u64, VecDeque<CallId>>,
+    /// The destinations that have some.
+    turns: VecDeque<u64>,
+}
+
+impl Waiting {
+    fn len(&self, destination: u64) -> usize {
+        self.calls.get(&destination).map_or(0, VecDeque::len)
+    }
+
+    fn push(&mut self, destination: u64, call: CallId) {
+        let calls = self.calls.entry(destination).or_default();
+        if calls.is_empty() {
+            self.turns.push_back(destination);
+        }
+        calls.push_back(call);
+    }
+
+    /// Puts the next destination first that may begin an attempt; `false`: there is none. Those before it have attempts under way, and so are few.
+    fn turn(&mut self, may_begin: impl Fn(u64) -> bool) -> bool {
+        let next = self.turns.iter().position(|destination| may_begin(*destination));
+        self.turns.rotate_left(next.unwrap_or_default());
+        next.is_some()
+    }
+
+    /// Takes a call of the first destination.
+    fn pop(&mut self) -> Option<(u64, CallId)> {
+        let destination = self.turns.pop_front()?;
+        let calls = self.calls.get_mut(&destination)?;
+        let call = calls.pop_front()?;
+        if calls.is_empty() {
+            self.calls.remove(&destination);
+        } else {
+            self.turns.push_back(destination);
+        }
+        Some((destination, call))
+    }
+}
+
 /// The calls that wait for an attempt of a worker, and the bounds of its attempts.
 pub(super) struct Admission {
     bounds: Bounds,
     /// Calls without an attempt.
-    first: VecDeque<CallId>,
+    first: Waiting,
     /// Calls with attempts that came to no answer.
-    again: VecDeque<CallId>,
+    again: Waiting,
     /// The calls in both: a timer offers a call again that waits already.
     waiting: HashSet<CallId>,
     under_way: usize,
+    /// Attempts under way of each destination that has some.
+    by_destination: HashMap<u64, usize>,
     /// The last attempt was a retry: a first one has its turn.
     was_retry: bool,
     next_at: Duration,
@@ -117,10 +168,11 @@ impl Admission {
             tokens: RetryTokens::new(bounds.retries.0, bounds.retries.1),
             circuit: bounds.circuit(),
             bounds,
-            first: VecDeque::new(),
-            again: VecDeque::new(),
+            first: Waiting::default(),
+            again: Waiting::default(),
             waiting: HashSet::new(),
             under_way: 0,
+            by_destination: HashMap::new(),
             was_retry: false,
             next_at: Duration::ZERO,
         }
@@ -140,15 +192,15 @@ impl Admission {
 
     /// Has a call wait for its attempt.
     pub(super) fn add(&mut self, offer: &CallOffer) {
-        if self.waiting.len() >= WAITING_MAX || !self.waiting.insert(offer.call) {
-            return;
-        }
         let queue = if offer.attempts == 0 {
             &mut self.first
         } else {
             &mut self.again
         };
-        queue.push_back(offer.call);
+        let free = WAITING_MAX - self.waiting.len();
+        if has_share(offer.destination, queue.len(offer.destination), free) && self.waiting.insert(offer.call) {
+            queue.push(offer.destination, offer.call);
+        }
     }
 
     /// Forgets all calls that wait: their timers come back to them.
@@ -167,9 +219,18 @@ impl Admission {
         if now < self.next_at {
             return Next::At(self.next_at);
         }
-        let mut is_retry = !self.again.is_empty() && (!self.was_retry || self.first.is_empty());
+        let held = &self.by_destination;
+        let may_begin = |destination| {
+            let held = held.get(&destination).copied().unwrap_or_default();
+            has_share(destination, held, permits - self.under_way)
+        };
+        let [has_first, has_again] = [&mut self.first, &mut self.again].map(|queue| queue.turn(may_begin));
+        if !has_first && !has_again {
+            return Next::Full;
+        }
+        let mut is_retry = has_again && (!self.was_retry || !has_first);
         if is_retry && let Err(after) = self.tokens.withdraw(now) {
-            if self.first.is_empty() {
+            if !has_first {
                 return Next::At(now.saturating_add(after));
             }
             is_retry = false;
@@ -184,16 +245,20 @@ impl Admission {
             }
         };
         let queue = if is_retry { &mut self.again } else { &mut self.first };
-        let Some(call) = queue.pop_front() else {
+        let Some((destination, call)) = queue.pop() else {
             return Next::Idle;
         };
         self.waiting.remove(&call);
         self.under_way += 1;
+        if destination != 0 {
+            *self.by_destination.entry(destination).or_default() += 1;
+        }
         self.was_retry = is_retry;
         let before = self.next_at;
         self.next_at = now.saturating_add(portion(self.bounds.interval, self.bounds.concurrency, permits));
         Next::Begin(Admitted {
             call,
+            destination,
             is_retry,
             pass,
             next: (before, self.next_at),
@@ -203,9 +268,19 @@ impl Admission {
     /// Takes an attempt back that has ended.
     pub(super) fn ended(&mut self, admitted: Admitted, now: Duration, ended: Ended) {
         let Admitted {
-            is_retry, pass, next, ..
+            destination,
+            is_retry,
+            pass,
+            next,
+            ..
         } = admitted;
         self.under_way -= 1;
+        if let Some(held) = self.by_destination.get_mut(&destination) {
+            *held -= 1;
+            if *held == 0 {
+                self.by_destination.remove(&destination);
+            }
+        }
         let outcome = match ended {
             Ended::NotBegun | Ended::NotMade => Outcome::Abandoned,
             Ended::Answered { .. } => Outcome::Succeeded,

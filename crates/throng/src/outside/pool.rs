@@ -32,6 +32,8 @@ use throng_services::{
 const RECORD: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// The longest time from one look at waiting calls to the next: permits may have come to this engine.
 const LOOK: Duration = Duration::from_secs(1);
+/// A worker that does not let go of its thread for so long is named.
+const BLOCKED: Duration = Duration::from_secs(1);
 /// Calls sent on in one command.
 const SENT_MAX: usize = 256;
 /// Commands under way that send calls on; calls beyond wait here, or for their timers.
@@ -148,11 +150,14 @@ impl<W: Outside> Pool<W> {
             return self.changed.wake();
         }
         let pool = self.clone();
-        self.host.spawn_outside(Box::pin(async move {
-            while let Some(pause) = pool.look() {
-                pool.changed.within(pool.host.sleep(pause)).await;
-            }
-        }));
+        self.host.spawn_outside(
+            W::NAME,
+            Box::pin(async move {
+                while let Some(pause) = pool.look() {
+                    pool.changed.within(pool.host.sleep(pause)).await;
+                }
+            }),
+        );
     }
 
     /// Begins the attempts that may begin; returns the time until the next look, while calls wait.
@@ -184,10 +189,11 @@ impl<W: Outside> Pool<W> {
         self.show(&queue);
         drop(queue);
         for (permit, calls) in forwarded {
-            self.host.spawn_outside(Box::pin(self.clone().forward(permit, calls)));
+            let forward = self.clone().forward(permit, calls);
+            self.host.spawn_outside(W::NAME, Box::pin(forward));
         }
         for attempt in admitted {
-            self.host.spawn_outside(Box::pin(self.clone().run(attempt)));
+            self.host.spawn_outside(W::NAME, Box::pin(self.clone().run(attempt)));
         }
         pause
     }
@@ -276,64 +282,91 @@ impl<W: Outside> Pool<W> {
         let attempt = Attempt {
             call,
             number: attempt,
+            begun: self.host.now(),
             deadline,
         };
         let is_first = attempt.number == 1;
-        let (result, ended) = match serde_json::from_value(request) {
+        let (result, after, ended) = match serde_json::from_value(request) {
             Ok(request) => match self.make(request, &attempt).await {
-                result @ (AttemptResult::Answered(_) | AttemptResult::Failed(_)) => {
-                    (result, Ended::Answered { is_first })
+                (result @ (AttemptResult::Answered(_) | AttemptResult::Failed(_)), after) => {
+                    (result, after, Ended::Answered { is_first })
                 }
-                result => (result, Ended::Unanswered { is_first }),
+                (result, after) => (result, after, Ended::Unanswered { is_first }),
             },
             Err(why) => {
                 let why = format!("this program cannot read the request: {why}");
-                (AttemptResult::NotSent(why), Ended::NotMade)
+                (AttemptResult::NotSent(why), Duration::ZERO, Ended::NotMade)
             }
         };
         if !matches!(result, AttemptResult::Answered(_)) {
             self.stats.failed.add(1);
         }
-        self.record(&attempt, result).await;
+        self.record(&attempt, result, after).await;
         ended
     }
 
-    /// The result of the worker, or that it took too long or panicked.
-    async fn make(&self, request: W::Request, attempt: &Attempt) -> AttemptResult {
+    /// The result of the worker, or that it took too long or panicked; and the pause that the provider asks for.
+    async fn make(&self, request: W::Request, attempt: &Attempt) -> (AttemptResult, Duration) {
         let mut over: Task = self.host.sleep(W::TIMEOUT);
         let mut made = pin!(self.worker.make(request, attempt));
-        let made =
-            std::future::poll_fn(
-                |context| match catch_unwind(AssertUnwindSafe(|| made.as_mut().poll(context))) {
-                    Err(_) => Poll::Ready(Err(CallError::InDoubt("the worker panicked".into()))),
-                    Ok(Poll::Ready(made)) => Poll::Ready(made),
-                    Ok(Poll::Pending) => over
-                        .as_mut()
-                        .poll(context)
-                        .map(|()| Err(CallError::InDoubt(format!("no answer within {:?}", W::TIMEOUT)))),
-                },
-            )
-            .await;
+        let made = std::future::poll_fn(|context| {
+            match catch_unwind(AssertUnwindSafe(|| {
+                self.watched(attempt, || made.as_mut().poll(context))
+            })) {
+                Err(_) => Poll::Ready(Err(CallError::InDoubt("the worker panicked".into()))),
+                Ok(Poll::Ready(made)) => Poll::Ready(made),
+                Ok(Poll::Pending) => over
+                    .as_mut()
+                    .poll(context)
+                    .map(|()| Err(CallError::InDoubt(format!("no answer within {:?}", W::TIMEOUT)))),
+            }
+        })
+        .await;
         let in_json = |value: serde_json::Result<Value>, is_answer: bool| match value {
             Ok(value) if is_answer => AttemptResult::Answered(value),
             Ok(value) => AttemptResult::Failed(value),
             Err(why) => AttemptResult::InDoubt(format!("the answer cannot be written as JSON: {why}")),
         };
-        match made {
+        let mut pause = Duration::ZERO;
+        let result = match made {
             Ok(answer) => in_json(serde_json::to_value(&answer), true),
             Err(CallError::Failed(failure)) => in_json(serde_json::to_value(&failure), false),
             Err(CallError::NotSent(why)) => AttemptResult::NotSent(why),
             Err(CallError::InDoubt(why)) => AttemptResult::InDoubt(why),
+            Err(CallError::RetryAfter { after, is_sent, why }) => {
+                pause = after;
+                match is_sent {
+                    true => AttemptResult::InDoubt(why),
+                    false => AttemptResult::NotSent(why),
+                }
+            }
+        };
+        (result, pause)
+    }
+
+    /// Runs a worker's own code, and names the worker if that blocked its thread.
+    fn watched<T>(&self, attempt: &Attempt, run: impl FnOnce() -> T) -> T {
+        let begun = self.host.elapsed_micros();
+        let ran = run();
+        let took = Duration::from_micros(self.host.elapsed_micros().saturating_sub(begun));
+        if took >= BLOCKED {
+            tracing::warn!(
+                "the worker {} blocked its thread for {took:?} in the call {}, and other calls of it waited: use spawn_blocking",
+                W::NAME,
+                attempt.call
+            );
         }
+        ran
     }
 
     /// Records the result, however long the journal takes.
-    async fn record(&self, attempt: &Attempt, mut result: AttemptResult) {
+    async fn record(&self, attempt: &Attempt, mut result: AttemptResult, after: Duration) {
         let mut pause = RECORD.0;
         loop {
             let finish = CallCommand::Finish {
                 attempt: attempt.number,
                 result: result.clone(),
+                after_micros: u64::try_from(after.as_micros()).unwrap_or(u64::MAX),
             };
             match self.ask(attempt.call, finish).await {
                 // The engine has ended, or the call has: another attempt had the outcome.

@@ -13,6 +13,9 @@ pub(crate) fn attempt() -> Attempt {
     Attempt {
         call: "0123456789abcdef0123456789abcdef".parse().unwrap(),
         number: 1,
+        begun: Timestamp {
+            micros: 1_700_000_000_000_000,
+        },
         deadline: Timestamp::default(),
     }
 }
@@ -138,22 +141,30 @@ fn redirect_is_an_answer() {
 }
 
 #[test]
-fn retry_names_status_and_retry_after() {
-    let busy = |status: &str| format!("HTTP/1.1 {status}\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n");
-    let provider = Provider::start(&[busy("429 Too Many Requests"), busy("503 Service Unavailable")]);
+fn pause_that_a_provider_asks_for_is_kept() {
+    let busy =
+        |status: &str, after: &str| format!("HTTP/1.1 {status}\r\nretry-after: {after}\r\ncontent-length: 0\r\n\r\n");
+    let provider = Provider::start(&[
+        busy("429 Too Many Requests", "7"),
+        busy("503 Service Unavailable", "Mon, 31 Dec 2300 23:59:59 GMT"),
+        busy("503 Service Unavailable", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        busy("503 Service Unavailable", "soon"),
+    ]);
     let client = client();
-    block_on(async {
-        let called = call(&client, &provider.url()).await;
-        assert!(
-            is_not_sent(&called, "429 Too Many Requests, Retry-After: 7"),
-            "{called:?}"
-        );
-        let called = call(&client, &provider.url()).await;
-        assert!(
-            is_in_doubt(&called, "503 Service Unavailable, Retry-After: 7"),
-            "{called:?}"
-        );
-    });
+    let called = || block_on(call(&client, &provider.url())).unwrap_err();
+    let why = "the provider answered 429 Too Many Requests".to_owned();
+    let (after, is_sent) = (Duration::from_secs(7), false);
+    assert_eq!(called(), CallError::RetryAfter { after, is_sent, why });
+    for is_past in [false, true] {
+        let CallError::RetryAfter {
+            after, is_sent: true, ..
+        } = called()
+        else {
+            panic!("a date says when");
+        };
+        assert_eq!(after.is_zero(), is_past);
+    }
+    assert!(is_in_doubt(&Err(called()), "503 Service Unavailable"));
 }
 
 #[test]

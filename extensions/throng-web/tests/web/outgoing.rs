@@ -3,10 +3,11 @@
 use super::{
     client::attempt,
     provider::{Provider, answer},
+    shop::{self, Order, OrderCommand, Payments},
 };
 use serde_json::json;
 use throng::model::{CallError, Outside, Timestamp};
-use throng_testing::block_on;
+use throng_testing::{block_on, in_memory, until};
 use throng_web::{Bytes, Delivered, Gone, HttpClient, Receiver, Secret, Webhook, Webhooks, http::HeaderMap};
 
 pub(crate) fn secret(byte: char) -> Secret {
@@ -81,6 +82,37 @@ fn answer_of_a_receiver_decides_the_call() {
             .all(|outcome| matches!(outcome, Err(CallError::InDoubt(_)))),
         "{outcomes:?}"
     );
+}
+
+#[test]
+fn receiver_that_hangs_leaves_places_to_others() {
+    let refusing = Provider::start(&[answer("402 Payment Required", "")]);
+    let (hanging, good) = (
+        Provider::start(&["…".into()]),
+        Provider::start(&[answer("204 No Content", "")]),
+    );
+    let payments = Payments {
+        client: HttpClient::to_public_hosts().allow_private(),
+        url: refusing.url(),
+    };
+    let receiver = Receiver::standard("payments", [secret('a')]);
+    let engine = in_memory(shop::app(payments, receiver, webhooks(vec![secret('a')])).into_builder());
+    let pay = |order: String, hook: String| {
+        for command in [OrderCommand::Place { cents: 1, hook }, OrderCommand::Pay { cents: 1 }] {
+            block_on(engine.entity::<Order>(&order).ask(command)).unwrap();
+        }
+    };
+    let half = Webhooks::CONCURRENCY / 2;
+    for order in 0..2 * Webhooks::CONCURRENCY {
+        pay(
+            order.to_string(),
+            format!("http://localhost:{}/hook", hanging.address.port()),
+        );
+    }
+    until("many places hang", || hanging.open() >= half);
+    pay("good".into(), good.url());
+    until("the other receiver is told", || !good.seen().is_empty());
+    assert!(hanging.open() <= half, "{} places hang", hanging.open());
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(crate) struct Provider {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
 }
 
 /// A whole answer.
@@ -35,20 +36,26 @@ impl Provider {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (seen, connections): (Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>) = Default::default();
+        let (seen, connections, open): (Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>, Arc<AtomicUsize>) =
+            Default::default();
         let shared = Arc::new((answers.to_vec(), wrap));
-        let counts = (seen.clone(), connections.clone());
+        let counts = (seen.clone(), connections.clone(), open.clone());
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (shared, seen) = (shared.clone(), counts.0.clone());
+                let (shared, seen, open) = (shared.clone(), counts.0.clone(), counts.2.clone());
                 counts.1.fetch_add(1, Ordering::SeqCst);
-                thread::spawn(move || serve((shared.1)(stream.unwrap()), &shared.0, &seen));
+                open.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || {
+                    serve((shared.1)(stream.unwrap()), &shared.0, &seen);
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
         Self {
             address,
             seen,
             connections,
+            open,
         }
     }
 
@@ -63,6 +70,11 @@ impl Provider {
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// The connections that stand.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Calls that wait for a provider which never answers: the memory of the process, the more of them there are.
+//! Calls that wait for a provider which never answers: the memory of the process, the more of them there are. Calls that are answered at once: the
+//! processor's time of one, beside a plain command's.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -7,12 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
     process::ExitCode,
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 use throng::{Engine, Options, model::*};
 use throng_testing::fixtures::Never;
 
-use crate::{Common, entities::resident_bytes, fill, table::Table, units::count};
+use crate::{Common, cpu::cpu_time, entities::resident_bytes, fill, table::Table, units::count};
 
 /// Calls of one command.
 const AT_ONCE: u32 = 50;
@@ -28,6 +30,9 @@ pub(crate) struct CallsArguments {
     /// Calls that wait.
     #[arg(long, default_value_t = 1_000_000)]
     calls: u32,
+    /// Calls that are answered at once, and as many plain commands; each is measured in three rounds.
+    #[arg(long, default_value_t = 20_000)]
+    answered: u32,
     /// MiB the entities may take, as a service's `--memory`.
     #[arg(long, default_value_t = 32)]
     memory: usize,
@@ -44,16 +49,61 @@ struct Line {
     calls_per_s: f64,
 }
 
+/// The processor's time, in microseconds: the least of three rounds.
+#[derive(Debug, Serialize)]
+struct Cpu {
+    command_us: f64,
+    /// A command with a call, to the outcome that the entity has heard.
+    call_us: f64,
+}
+
 /// Measures and prints.
 pub(crate) fn run(arguments: &CallsArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
-    let data = scratch.0.join("journal");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let lines = runtime.block_on(measure(&data, arguments))?;
+    let cpu = runtime.block_on(measure_cpu(&scratch.0.join("answered"), arguments.answered))?;
+    let lines = runtime.block_on(measure(&scratch.0.join("waiting"), arguments))?;
     arguments
         .common
-        .print(&serde_json::json!({ "calls": lines }), || text(&lines));
+        .print(&serde_json::json!({ "calls": lines, "cpu": cpu }), || {
+            let above = cpu.call_us - cpu.command_us;
+            let cpu = format!(
+                "CPU: a plain command {:.1} µs; a call to its outcome {above:.1} µs above it\n\n",
+                cpu.command_us
+            );
+            cpu + &text(&lines)
+        });
     Ok(ExitCode::SUCCESS)
+}
+
+async fn measure_cpu(data: &std::path::Path, many: u32) -> anyhow::Result<Cpu> {
+    let (log, store) = fill::open(data)?;
+    let builder = Engine::builder().with::<Caller>().outside::<Caller, Prompt>(Prompt);
+    let engine = builder.start_shared(log, store).await?;
+    let (mut cpu, mut heard) = ([f64::INFINITY; 2], 0);
+    for round in 0..6 {
+        let (is_call, begun) = (round % 2 == 1, cpu_time());
+        stream::iter(0..many)
+            .map(|caller| {
+                let command = match is_call {
+                    true => CallerCommand::Prompt {},
+                    false => CallerCommand::Hear {},
+                };
+                told(&engine, caller % 1_000, command)
+            })
+            .buffer_unordered(AT_A_TIME)
+            .try_collect::<()>()
+            .await?;
+        heard += many;
+        while HEARD.load(Ordering::Relaxed) < heard {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let each = (cpu_time() - begun).as_secs_f64() * 1e6 / f64::from(many.max(1));
+        cpu[usize::from(is_call)] = cpu[usize::from(is_call)].min(each);
+    }
+    engine.stop().await;
+    let [command_us, call_us] = cpu;
+    Ok(Cpu { command_us, call_us })
 }
 
 async fn measure(data: &std::path::Path, arguments: &CallsArguments) -> anyhow::Result<Vec<Line>> {
@@ -99,9 +149,12 @@ async fn measure(data: &std::path::Path, arguments: &CallsArguments) -> anyhow::
 }
 
 async fn ask(engine: &Engine, caller: u32) -> anyhow::Result<()> {
+    told(engine, caller, CallerCommand::Call { calls: AT_ONCE }).await
+}
+
+async fn told(engine: &Engine, caller: u32, command: CallerCommand) -> anyhow::Result<()> {
     loop {
-        let command = CallerCommand::Call { calls: AT_ONCE };
-        match engine.entity::<Caller>(caller.to_string()).ask(command).await {
+        match engine.entity::<Caller>(caller.to_string()).ask(command.clone()).await {
             Err(Error::Overloaded { retry_after }) => tokio::time::sleep(retry_after).await,
             told => return told.with_context(|| format!("asking the caller {caller}")),
         }
@@ -130,9 +183,10 @@ fn text(lines: &[Line]) -> String {
 #[derive(Default, Serialize, Deserialize)]
 struct Caller {}
 
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 enum CallerCommand {
     Call { calls: u32 },
+    Prompt {},
     Hear {},
 }
 
@@ -158,7 +212,11 @@ impl Entity for Caller {
                         .within(Duration::from_secs(86_400));
                 }
             }
-            CallerCommand::Hear {} => turn.emit(CallerEvent::Heard {}),
+            CallerCommand::Prompt {} => _ = turn.call::<Prompt>(1),
+            CallerCommand::Hear {} => {
+                HEARD.fetch_add(1, Ordering::Relaxed);
+                turn.emit(CallerEvent::Heard {});
+            }
         }
         Ok(Answer::Now(()))
     }
@@ -166,13 +224,31 @@ impl Entity for Caller {
     fn evolve(&mut self, _: &CallerEvent) {}
 }
 
-impl OnCallOutcome<Silent> for Caller {
+impl<W: Outside<Answer = u64, Failure = u64>> OnCallOutcome<W> for Caller {
     fn on_call_outcome(_: CallId, _: CallOutcome<u64, u64>) -> CallerCommand {
         CallerCommand::Hear {}
     }
 
     fn on_late_answer(_: CallId, _: Result<u64, u64>) -> CallerCommand {
         CallerCommand::Hear {}
+    }
+}
+
+/// Commands that were heard since the start: plain ones, and outcomes.
+static HEARD: AtomicU32 = AtomicU32::new(0);
+
+/// A provider that answers at once.
+struct Prompt;
+
+impl Outside for Prompt {
+    const NAME: &'static str = "prompt";
+    const CONCURRENCY: usize = 256;
+    type Request = u64;
+    type Answer = u64;
+    type Failure = u64;
+
+    async fn call(&self, asked: u64, _: &Attempt) -> Result<u64, CallError<u64>> {
+        Ok(asked)
     }
 }
 

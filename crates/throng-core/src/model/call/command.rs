@@ -70,6 +70,9 @@ pub enum CallCommand {
         attempt: u32,
         /// The answer, or why there is none.
         result: AttemptResult,
+        /// The pause that the provider asks for, in microseconds.
+        #[serde(default)]
+        after_micros: u64,
     },
     /// An operator wants the next attempt now.
     Hasten {

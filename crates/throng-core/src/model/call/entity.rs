@@ -68,6 +68,21 @@ impl<W: Outside> Call<W> {
     }
 }
 
+impl<W: Outside> Call<W> {
+    /// A hash of the request's destination, after these events. A request that cannot be read has none.
+    fn destination(&self, events: &[CallEvent]) -> u64 {
+        let begun = events.iter().find_map(|event| match event {
+            CallEvent::Begun { request, .. } => Some(request),
+            _ => None,
+        });
+        let of = |destination: fn(&W::Request) -> String| {
+            let request = W::Request::deserialize(begun.unwrap_or_else(|| self.state.request())).ok()?;
+            Some(xxhash_rust::xxh3::xxh3_64(destination(&request).as_bytes()).max(1))
+        };
+        W::DESTINATION.and_then(of).unwrap_or_default()
+    }
+}
+
 impl<W: Outside> Entity for Call<W> {
     const KIND: &'static str = match str::from_utf8(Self::TEXT.split_at(PREFIX.len() + W::NAME.len()).0) {
         Ok(kind) => kind,
@@ -101,6 +116,11 @@ impl<W: Outside> Entity for Call<W> {
         let step = self
             .state
             .decide(command, &Policy::of::<W>(turn.out.restored_at), moment)?;
+        let destination = if step.is_ready {
+            self.destination(&step.events)
+        } else {
+            0
+        };
         step.events.into_iter().for_each(|event| turn.emit(event));
         if let Some(outcome) = step.told {
             let note = if step.is_late { LATE } else { OUTCOME };
@@ -123,6 +143,7 @@ impl<W: Outside> Entity for Call<W> {
                 call: *turn.id(),
                 attempts: self.state.attempts(),
                 is_forwarded: false,
+                destination,
             };
             turn.publish(&Self::READY, offer);
         }

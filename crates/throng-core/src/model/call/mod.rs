@@ -41,6 +41,9 @@ pub trait Outside: Send + Sync + 'static {
     const WITHIN: Duration = Duration::from_secs(3_600);
     /// The pause after the first attempt without an answer; it doubles, up to the second.
     const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+    /// Returns the part of the provider that a request goes to, for example a host. One that hangs leaves places to the others: it has at most
+    /// as many as are free.
+    const DESTINATION: Option<fn(&Self::Request) -> String> = None;
     /// The request. It stands in the journal: it holds no secrets.
     type Request: Message;
     /// The answer of a provider that did it.
@@ -66,6 +69,8 @@ pub struct Attempt {
     pub call: CallId,
     /// The number of the attempt: 1, 2, 3, …
     pub number: u32,
+    /// The engine's time when the attempt began.
+    pub begun: Timestamp,
     /// The time at which the entity is told that the outcome is not known.
     pub deadline: Timestamp,
 }
@@ -89,6 +94,9 @@ pub struct CallOffer {
     pub attempts: u32,
     /// Another engine has sent it on, as it has no permit.
     pub is_forwarded: bool,
+    /// A hash of its [destination](Outside::DESTINATION); 0: it has none.
+    #[serde(default)]
+    pub destination: u64,
 }
 
 /// The reason why an attempt has no answer.
@@ -103,6 +111,16 @@ pub enum CallError<F> {
     /// The provider may have done it. The call is tried again under the same key, unless it is made [once](Calling::once).
     #[error("in doubt: {0}")]
     InDoubt(String),
+    /// The provider asks for a pause. The call is tried again after it, or given up where its deadline comes first.
+    #[error("{why}; tried again after {after:?}")]
+    RetryAfter {
+        /// The shortest pause before the next attempt.
+        after: Duration,
+        /// The provider may have done it.
+        is_sent: bool,
+        /// The reason, for people.
+        why: String,
+    },
 }
 
 /// A call's id, and its idempotency key: 48 bits of a hash of its caller's kind and id, and 80 random ones.

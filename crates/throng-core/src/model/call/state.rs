@@ -181,6 +181,8 @@ pub(super) struct CallEffects {
 pub(super) struct Policy {
     pub(super) timeout: Duration,
     pub(super) pause: (Duration, Duration),
+    /// The pause that the provider asks for.
+    pub(super) after: Duration,
     /// The provider may know calls begun before this time otherwise than the journal does: that was restored from a copy.
     pub(super) restored_at: Option<Timestamp>,
 }
@@ -190,22 +192,28 @@ impl Policy {
         Self {
             timeout: W::TIMEOUT,
             pause: W::PAUSE,
+            after: Duration::ZERO,
             restored_at,
         }
     }
 
-    /// The time of the next attempt after so many: between half of the pause and all of it.
+    /// The time of the next attempt after so many: between half of the pause and all of it, and not before the provider's own pause.
     fn again(&self, attempts: u32, now: Timestamp, entropy: u128) -> Timestamp {
         let doubled = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
         let pause = self.pause.0.saturating_mul(doubled).min(self.pause.1);
         let share = u32::try_from(entropy >> 96).unwrap_or(u32::MAX);
-        now.after(pause / 2 + pause.mul_f64(f64::from(share) / f64::from(u32::MAX) / 2.0))
+        let drawn = pause / 2 + pause.mul_f64(f64::from(share) / f64::from(u32::MAX) / 2.0);
+        now.after(drawn.max(self.after))
     }
 }
 
 impl CallState {
     pub(super) fn caller(&self) -> &(String, String) {
         &self.caller
+    }
+
+    pub(super) fn request(&self) -> &Value {
+        &self.request
     }
 
     /// Attempts that were begun.
@@ -252,7 +260,17 @@ impl CallState {
                 ..CallEffects::default()
             }),
             CallCommand::Start {} => self.start(policy, now),
-            CallCommand::Finish { attempt, result } => Ok(self.finish(attempt, result, policy, (now, entropy))),
+            CallCommand::Finish {
+                attempt,
+                result,
+                after_micros,
+            } => {
+                let policy = &Policy {
+                    after: Duration::from_micros(after_micros),
+                    ..*policy
+                };
+                Ok(self.finish(attempt, result, policy, (now, entropy)))
+            }
             CallCommand::Cancel {} => Ok(self.cancel(now)),
             CallCommand::Look {} => Ok(self.look(policy, (now, entropy))),
             CallCommand::Hasten { by, reason } => self.hasten((by, reason), now),

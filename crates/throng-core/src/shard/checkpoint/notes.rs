@@ -150,7 +150,7 @@ mod tests {
     fn passivate(bench: &mut Bench) {
         // Whoever was used last stays.
         bench.ask("b", Command::Deposit { amount: 1 }).unwrap();
-        bench.shard.passivate(usize::MAX);
+        bench.shard.passivate(usize::MAX, throng_journal::CommitNo(0));
     }
 
     #[test]

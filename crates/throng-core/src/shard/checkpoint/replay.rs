@@ -17,7 +17,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},
 };
-use throng_journal::{Address, Position, Record, RecordKind, ShardId};
+use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId};
 
 /// The body of a record is damaged, or of a newer program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,8 +137,9 @@ impl Shard {
         self.common.keys.looked(asked, found);
     }
 
-    /// Passivates entities until this many bytes are gone or nobody is left. Returns the bytes freed.
-    pub fn passivate(&mut self, bytes: usize) -> usize {
+    /// Passivates entities until this many bytes are gone or nobody is left. Commits up to `durable` are. Returns the bytes freed.
+    pub fn passivate(&mut self, bytes: usize, durable: CommitNo) -> usize {
+        self.common.durable = durable.0;
         let before = self.common.resident_bytes;
         let target = before.saturating_sub(bytes);
         while self.common.resident_bytes > target {
@@ -213,7 +214,7 @@ impl Shard {
         noted.each_record((kind, id), shard, |record| {
             is_readable &= table.replay(common, hash, record, "").is_ok();
         });
-        table.has_note(hash, id);
+        table.has_note(common, hash, id);
         is_readable
     }
 }
@@ -294,11 +295,11 @@ impl<E: Entity> Entities<E> {
         }
         let at = match self.find(hash, record.id) {
             Some(at) => at,
-            None => self.insert(hash, record.id, Body::Passivated(None)),
+            None => self.insert(common, hash, record.id, Body::Passivated(None)),
         };
         if record.record == RecordKind::Family {
             let change: Family = serde_json::from_slice(record.body)?;
-            self.trace(at).family = true;
+            self.trace(common, at).family = true;
             self.slot(at).family.get_or_insert_default().add(change);
             return Ok(());
         }
@@ -309,7 +310,7 @@ impl<E: Entity> Entities<E> {
             if record.name == ERASED {
                 slot.family = None;
             }
-            self.trace(at).family = true;
+            self.trace(common, at).family = true;
             return Ok(());
         }
         let event = TailEvent {
@@ -319,7 +320,7 @@ impl<E: Entity> Entities<E> {
             version: record.version,
             is_state: record.record == RecordKind::State,
         };
-        let grown = self.trace(at).add(event);
+        let grown = self.trace(common, at).add(event);
         common.pending_bytes = common.pending_bytes.saturating_add_signed(grown);
         Ok(())
     }

@@ -171,7 +171,7 @@ impl<E: Entity> Entities<E> {
             let pending = trace.pending.take();
             common.pending_bytes -= pending.map_or(0, |pending| pending.bytes.len());
             if trace.family || trace.note.stands {
-                self.keep_end(at);
+                self.keep_end(common, at);
             }
         }
         let Body::Resident(resident) = &mut self.slot(at).body else {

@@ -117,7 +117,7 @@ impl<E: Entity> Entities<E> {
         self.hand_over(common, call, at, &events, written.deliveries, stage);
         if written.ended > 0 {
             self.slot(at).ended = written.ended;
-            self.trace(at).family = true;
+            self.trace(common, at).family = true;
             self.store_state(common, at);
         }
         self.shapes = events;
@@ -324,7 +324,7 @@ impl<E: Entity> Entities<E> {
             .push_parts(RecordKind::Family, common.id, (E::KIND, &slot.text), 0, ("", 0), &body);
         let family = slot.family.get_or_insert_default();
         family.add(change);
-        self.trace(at).family = true;
+        self.trace(common, at).family = true;
         if is_first {
             self.know(common, call.hash);
         }
@@ -367,7 +367,7 @@ impl<E: Entity> Entities<E> {
             commit: CommitNo(staged.commit),
         };
         let mut offset = HEADER_BYTES as u32 + staged.shift;
-        let trace = self.trace(at);
+        let trace = self.trace(common, at);
         let before = trace.tail_bytes();
         if trace.tail.is_empty() {
             // Most entities have few events between two checkpoints; a vector's own first step is to four.
@@ -388,7 +388,8 @@ impl<E: Entity> Entities<E> {
             });
             offset += event.length;
         }
-        common.pending_bytes += trace.tail_bytes() - before;
+        let grown = trace.tail_bytes() - before;
+        common.pending_bytes += grown;
         if is_new {
             self.know(common, call.hash);
         }

@@ -74,7 +74,7 @@ impl<E: Entity> Entities<E> {
         let at = match self.find(hash, text) {
             Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return LoadOutcome::Resident,
             Some(at) => at,
-            None => self.insert(hash, text, Body::Passivated(None)),
+            None => self.insert(common, hash, text, Body::Passivated(None)),
         };
         let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
         let tail_family = self.slot(at).family.take();

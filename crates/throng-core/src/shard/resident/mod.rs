@@ -4,6 +4,8 @@ mod filter;
 pub(super) mod hot;
 pub(super) mod known;
 pub(super) mod load;
+#[cfg(test)]
+mod memory;
 mod quarantine;
 mod recency;
 pub(super) mod slot;
@@ -24,7 +26,9 @@ use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
 use known::Known;
 use recency::{Linked, Links, Recency};
-use slot::{Body, Broken, EventShape, Pending, Resident, SetAside, Slot, Trace, encode_state, parse_id, parts_of};
+use slot::{
+    Body, Broken, EventShape, Pending, Resident, SetAside, Slot, TRACE_BYTES, Trace, encode_state, parse_id, parts_of,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use throng_journal::{Address, Position, StoredState};
 
@@ -83,7 +87,8 @@ std::thread_local! {
 
 #[derive(Default)]
 pub(super) struct Slots<E: Entity> {
-    slots: Vec<Option<Slot<E>>>,
+    /// Each in memory of its own: what a table has held at most would be kept for good otherwise, and up to half of it never used.
+    slots: Vec<Option<Box<Slot<E>>>>,
     free: Vec<u32>,
 }
 
@@ -213,12 +218,12 @@ impl<E: Entity> Entities<E> {
             stored_seq: 0,
             is_gone: false,
         };
-        let at = self.insert(hash, id, Body::Resident(nothing));
+        let at = self.insert(common, hash, id, Body::Resident(nothing));
         Lookup::Found { at, is_new: true }
     }
 
-    pub(super) fn insert(&mut self, hash: u64, id: &str, body: Body<E>) -> u32 {
-        let slot = Slot {
+    pub(super) fn insert(&mut self, common: &mut Common, hash: u64, id: &str, body: Body<E>) -> u32 {
+        let slot = Box::new(Slot {
             hash,
             text: id.into(),
             rests_on: 0,
@@ -228,7 +233,8 @@ impl<E: Entity> Entities<E> {
             family: None,
             links: Links::default(),
             bytes: 0,
-        };
+        });
+        common.pending_bytes += slot.own_bytes();
         let at = match self.slots.free.pop() {
             Some(at) => {
                 self.slots.slots[at as usize] = Some(slot);
@@ -247,11 +253,13 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn remove(&mut self, common: &mut Common, at: u32) {
         self.leave(common, at);
-        let hash = self.slots.at(at).hash;
-        if let Ok(entry) = self.index.find_entry(spread(hash), |found| *found == at) {
+        let slot = self.slots.slots[at as usize]
+            .take()
+            .expect("the index names only slots in use");
+        common.pending_bytes -= slot.own_bytes() + slot.trace.as_ref().map_or(0, |trace| trace.bytes());
+        if let Ok(entry) = self.index.find_entry(spread(slot.hash), |found| *found == at) {
             entry.remove();
         }
-        self.slots.slots[at as usize] = None;
         self.slots.free.push(at);
     }
 
@@ -261,6 +269,9 @@ impl<E: Entity> Entities<E> {
         let slot = self.slots.at(at);
         let (new, old) = (slot.weigh(), slot.bytes);
         slot.bytes = new;
+        if old == 0 {
+            common.pending_bytes -= slot.own_bytes();
+        }
         self.resident += usize::from(old == 0);
         common.resident += usize::from(old == 0);
         common.resident_bytes = common.resident_bytes + new as usize - old as usize;
@@ -271,6 +282,9 @@ impl<E: Entity> Entities<E> {
         self.recency.remove(&mut self.slots, at);
         common.has_set_aside |= self.quarantined.remove(&at);
         let slot = self.slots.at(at);
+        if slot.bytes > 0 {
+            common.pending_bytes += slot.own_bytes();
+        }
         self.resident -= usize::from(slot.bytes > 0);
         common.resident -= usize::from(slot.bytes > 0);
         common.resident_bytes -= slot.bytes as usize;
@@ -278,14 +292,13 @@ impl<E: Entity> Entities<E> {
     }
 
     /// The slot has a trace from now on: a checkpoint has to visit it.
-    pub(super) fn trace(&mut self, at: u32) -> &mut Trace {
+    pub(super) fn trace(&mut self, common: &mut Common, at: u32) -> &mut Trace {
         let slot = self.slots.at(at);
-        let hash = slot.hash;
-        let trace = slot.trace();
-        if !std::mem::replace(&mut trace.listed, true) {
-            self.traced.push(hash);
+        if slot.trace.is_none() {
+            common.pending_bytes += TRACE_BYTES;
+            self.traced.push(slot.hash);
         }
-        self.slots.at(at).trace()
+        slot.trace.get_or_insert_default()
     }
 
     /// Gives the state to the next checkpoint.
@@ -301,7 +314,7 @@ impl<E: Entity> Entities<E> {
                 self.generation += 1;
                 let generation = self.generation;
                 common.pending_bytes += bytes.len();
-                let trace = self.trace(at);
+                let trace = self.trace(common, at);
                 trace.family = false;
                 trace.note.remove();
                 if let Some(old) = trace.pending.replace(Pending { seq, generation, bytes }) {
@@ -312,21 +325,21 @@ impl<E: Entity> Entities<E> {
                 // Its events hold the truth; it is only dearer to bring back.
                 tracing::warn!("the state of {}/{} is not stored: {why}", E::KIND, slot.text);
                 resident.stored_seq = resident.seq;
-                self.note(at);
+                self.note(common, at);
             }
         }
     }
 
     /// Has the next checkpoint store only the end of an entity that is gone, as a row.
-    pub(super) fn keep_end(&mut self, at: u32) {
-        let trace = self.trace(at);
+    pub(super) fn keep_end(&mut self, common: &mut Common, at: u32) {
+        let trace = self.trace(common, at);
         (trace.family, trace.gone, trace.end_given) = (false, true, false);
         trace.note.remove();
     }
 
     /// Has the next checkpoint write a note of its family and its end, since no state can be stored that holds them.
-    fn note(&mut self, at: u32) {
-        let trace = self.trace(at);
+    fn note(&mut self, common: &mut Common, at: u32) {
+        let trace = self.trace(common, at);
         if std::mem::take(&mut trace.family) {
             trace.note.write();
         }
@@ -335,7 +348,7 @@ impl<E: Entity> Entities<E> {
     /// Forgets the state of an entity whose code panicked half-way; its events bring it back.
     pub(super) fn drop_state(&mut self, common: &mut Common, at: u32) {
         self.leave(common, at);
-        self.trace(at);
+        self.trace(common, at);
         self.slots.at(at).body = Body::Passivated(None);
     }
 
@@ -355,7 +368,7 @@ impl<E: Entity> Entities<E> {
                 let (seq, changed) = (resident.seq, family || resident.seq != resident.stored_seq);
                 match (changed, resident.is_gone) {
                     (true, false) => self.store_state(common, at),
-                    (true, true) => self.keep_end(at),
+                    (true, true) => self.keep_end(common, at),
                     (false, _) => {}
                 }
                 let slot = self.slots.at(at);
@@ -365,11 +378,12 @@ impl<E: Entity> Entities<E> {
                     .and_then(|trace| trace.pending.as_ref())
                     .map(|pending| pending.seq);
                 let body = Body::Passivated(newest.filter(|newest| *newest == seq));
-                if slot.trace.is_none() && slot.rests_on == 0 {
+                // A record that is durable, and no event, leaves the store nothing to take.
+                if slot.trace.is_none() && slot.rests_on <= common.durable {
                     self.remove(common, at);
                 } else {
                     self.leave(common, at);
-                    self.trace(at);
+                    self.trace(common, at);
                     self.slots.at(at).body = body;
                 }
             }
@@ -417,22 +431,22 @@ impl<E: Entity> Entities<E> {
         self.known.rows(E::KIND, shard, &mut rows.system);
         let is_gone = |slot: &Slot<E>| matches!(&slot.body, Body::Resident(resident) if resident.is_gone);
         for at in self.traced(&|slot, trace| trace.family && is_gone(slot)) {
-            self.keep_end(at);
+            self.keep_end(common, at);
         }
         for at in self.traced(&|_, trace| trace.gone) {
             let slot = self.peek(at);
             let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
             rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
-            self.trace(at).end_given = true;
+            self.trace(common, at).end_given = true;
         }
         for at in self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Quarantined(_))) {
-            self.note(at);
+            self.note(common, at);
         }
         for at in self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
         }
         for at in self.traced(&|_, trace| trace.note.due) {
-            self.trace(at).note.give();
+            self.trace(common, at).note.give();
             let slot = self.peek(at);
             let stands = slot.trace.as_ref().is_some_and(|trace| trace.note.stands);
             let noted = stands.then(|| Noted::of(slot.family.clone(), slot.ended));
@@ -508,6 +522,7 @@ impl<E: Entity> Entities<E> {
                     continue;
                 }
                 slot.trace = None;
+                common.pending_bytes -= TRACE_BYTES;
                 if matches!(slot.body, Body::Passivated(_)) {
                     self.remove(common, at);
                 }

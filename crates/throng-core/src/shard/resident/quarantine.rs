@@ -105,7 +105,7 @@ impl<E: Entity> Entities<E> {
         let at = match self.find(hash, id) {
             Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return false,
             Some(at) => at,
-            None => self.insert(hash, id, Body::Passivated(None)),
+            None => self.insert(common, hash, id, Body::Passivated(None)),
         };
         let slot = self.slot(at);
         let stored = why
@@ -240,7 +240,7 @@ mod tests {
         );
         assert!(bench.shard.release(0, hash("x"), "x"));
         assert_eq!(bench.shard.resident(0), (10_002, 2));
-        bench.shard.passivate(usize::MAX);
+        bench.shard.passivate(usize::MAX, throng_journal::CommitNo(0));
         let (resident, quarantined) = bench.shard.resident(0);
         assert_eq!(resident, bench.shard.load().entities);
         assert_eq!(quarantined, bench.shard.quarantined(0, 9).len());

@@ -44,20 +44,20 @@ pub(crate) struct Trace {
     pub(crate) gone: bool,
     /// A checkpoint was given that row.
     pub(crate) end_given: bool,
-    /// The trace is in the table's list of traces.
-    pub(crate) listed: bool,
 }
 
-/// The approximate bytes of a trace in memory without its content.
-const TRACE_BYTES: usize = size_of::<Trace>() + 32;
+/// The approximate bytes of a trace in memory without its content, and of its place in the table's list.
+pub(crate) const TRACE_BYTES: usize = size_of::<Trace>() + 32;
 
 impl Trace {
     /// Bytes of the tail in memory.
     pub(crate) fn tail_bytes(&self) -> usize {
-        match self.tail.len() {
-            0 => 0,
-            events => TRACE_BYTES + events * size_of::<TailEvent>(),
-        }
+        self.tail.len() * size_of::<TailEvent>()
+    }
+
+    /// Bytes in memory, as they are counted among those on their way to the store.
+    pub(crate) fn bytes(&self) -> usize {
+        TRACE_BYTES + self.tail_bytes() + self.pending.as_ref().map_or(0, |pending| pending.bytes.len())
     }
 
     /// Adds an event, or a recorded state, which replaces an earlier one. Returns the growth in bytes.
@@ -94,7 +94,7 @@ pub(crate) struct Pending {
 pub(crate) struct Slot<E: Entity> {
     pub(crate) hash: u64,
     pub(crate) text: Box<str>,
-    /// The commit its last record stands in; 0 once nothing open is.
+    /// The commit its last record stands in; 0: it has none since it came into memory.
     pub(crate) rests_on: u64,
     /// The number of its last event when it ended last; 0: it never did.
     pub(crate) ended: u64,
@@ -159,12 +159,13 @@ impl<E: Entity> Resident<E> {
 }
 
 impl<E: Entity> Slot<E> {
-    pub(crate) fn trace(&mut self) -> &mut Trace {
-        self.trace.get_or_insert_default()
+    /// Bytes of the slot itself, with its places in the table: of an entity that is not in memory they wait for the store.
+    pub(crate) fn own_bytes(&self) -> usize {
+        std::mem::size_of::<Self>() + self.text.len() + 32
     }
 
     pub(crate) fn weigh(&self) -> u32 {
-        let own = std::mem::size_of::<Self>() + self.text.len() + 8;
+        let own = self.own_bytes();
         let body = match &self.body {
             Body::Resident(resident) => resident.state.heap_bytes() + self.text.len(),
             Body::Passivated(_) => 0,

@@ -99,7 +99,7 @@ pub(crate) trait Table: Any + Send {
     ) -> serde_json::Result<()>;
 
     /// Notes that the records [replayed](Self::replay) for an entity came from a note in the store.
-    fn has_note(&mut self, hash: u64, id: &str);
+    fn has_note(&mut self, common: &mut Common, hash: u64, id: &str);
 
     /// Events of this entity the store may not have indexed, and its recorded state among them.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
@@ -164,9 +164,9 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         self.end_quarantine(common, hash, id)
     }
 
-    fn has_note(&mut self, hash: u64, id: &str) {
+    fn has_note(&mut self, common: &mut Common, hash: u64, id: &str) {
         if let Some(at) = self.find(hash, id) {
-            self.trace(at).note.stands = true;
+            self.trace(common, at).note.stands = true;
         }
     }
 

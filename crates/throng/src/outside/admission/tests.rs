@@ -19,11 +19,16 @@ fn call(number: u32) -> CallId {
 }
 
 fn offers(admission: &mut Admission, calls: impl IntoIterator<Item = u32>, attempts: u32) {
+    offers_to(0, admission, calls, attempts);
+}
+
+fn offers_to(destination: u64, admission: &mut Admission, calls: impl IntoIterator<Item = u32>, attempts: u32) {
     for number in calls {
         admission.add(&CallOffer {
             call: call(number),
             attempts,
             is_forwarded: false,
+            destination,
         });
     }
 }
@@ -77,6 +82,27 @@ fn waiting_calls_are_bounded() {
     let mut admission = Admission::new(bounds());
     offers(&mut admission, 0..WAITING_MAX as u32 + 9, 0);
     assert_eq!(admission.waiting(), WAITING_MAX);
+}
+
+#[test]
+fn hanging_destination_leaves_places_and_turns_to_others() {
+    let mut admission = Admission::new(bounds());
+    offers_to(1, &mut admission, 0..WAITING_MAX as u32, 0);
+    assert!(admission.waiting() <= WAITING_MAX / 2, "it leaves memory to others");
+    let hanging: Vec<_> = (0..4).map(|_| begins(&mut admission, secs(0), 8)).collect();
+    assert!(matches!(admission.next(secs(0), 8), Next::Full), "half of the permits");
+    offers_to(2, &mut admission, [100_001, 100_002], 0);
+    offers_to(3, &mut admission, [100_003], 0);
+    for number in [100_001, 100_003] {
+        let begun = begins(&mut admission, secs(0), 8);
+        assert_eq!(begun.call, call(number));
+        admission.ended(begun, secs(0), ANSWERED);
+    }
+    for admitted in hanging {
+        admission.ended(admitted, secs(1), FIRST);
+    }
+    let next: HashSet<_> = (0..2).map(|_| begins(&mut admission, secs(1), 8).destination).collect();
+    assert_eq!(next, HashSet::from([1, 2]), "each has its turn");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::json;
 const POLICY: Policy = Policy {
     timeout: Duration::from_secs(30),
     pause: (Duration::from_secs(4), Duration::from_secs(60)),
+    after: Duration::ZERO,
     restored_at: None,
 };
 
@@ -55,7 +56,15 @@ impl Tested {
     }
 
     fn finish(&mut self, attempt: u32, result: AttemptResult) {
-        self.when(CallCommand::Finish { attempt, result });
+        self.finish_with_pause(attempt, result, 0);
+    }
+
+    fn finish_with_pause(&mut self, attempt: u32, result: AttemptResult, seconds: u64) {
+        self.when(CallCommand::Finish {
+            attempt,
+            result,
+            after_micros: seconds * 1_000_000,
+        });
     }
 
     /// Lets the timer come due; returns whether an attempt may begin.
@@ -116,6 +125,20 @@ fn attempt_in_doubt_is_made_again_after_a_pause() {
         assert!(call.look());
     }
     assert!(call.told.is_empty());
+}
+
+#[test]
+fn pause_that_the_provider_asks_for_is_kept_to_the_deadline() {
+    let mut call = Tested::begun(HOUR, false);
+    for (asked, pause) in [(900, 900), (1, 8)] {
+        let attempt = call.start();
+        call.finish_with_pause(attempt, AttemptResult::NotSent("busy".into()), asked);
+        assert_eq!(call.look, Some(call.now.after(Duration::from_secs(pause))));
+        assert!(call.look());
+    }
+    let attempt = call.start();
+    call.finish_with_pause(attempt, AttemptResult::NotSent("busy".into()), 3_600);
+    assert_eq!(call.told, [(false, CallOutcome::Refused("busy".into()))]);
 }
 
 #[test]
@@ -353,6 +376,7 @@ fn call_in_line_waits_until_it_is_admitted() {
         let finished = call.when(CallCommand::Finish {
             attempt,
             result: answered(),
+            after_micros: 0,
         });
         assert_eq!(finished.leaves, Some(id(9)));
     }
