@@ -3,6 +3,7 @@
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::{
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::Arc,
     thread,
@@ -29,20 +30,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct Bank {
     launch: Launch,
     service: Option<Service>,
+    /// The listener of its metrics.
+    admin: SocketAddr,
 }
 
 impl Bank {
     pub(super) fn start(place: &Path) -> anyhow::Result<Self> {
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, servers::free_port()?));
         let launch = Launch {
             app: "bank",
             place: format!("file:{}", place.join("bank").display()),
-            arguments: Vec::new(),
+            arguments: vec!["--admin-listen".into(), admin.to_string()],
             environment: Vec::new(),
             log: place.join("bank.log"),
             within: None,
         };
         let service = Some(launch.start()?);
-        Ok(Self { launch, service })
+        Ok(Self { launch, service, admin })
     }
 
     fn service(&self) -> anyhow::Result<&Service> {
@@ -78,7 +82,8 @@ impl Bank {
     }
 
     fn messages(&self) -> anyhow::Result<f64> {
-        Ok(metric(&metrics(&mut self.connect()?)?, "throng_messages_total"))
+        let mut connection = Connection::open(self.admin, ANSWER_WAIT)?;
+        Ok(metric(&metrics(&mut connection)?, "throng_messages_total"))
     }
 
     fn account(connection: &mut Connection, account: u32) -> anyhow::Result<Value> {
