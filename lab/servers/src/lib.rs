@@ -20,9 +20,11 @@ mod rabbitmq;
 mod redis;
 mod standby;
 mod start;
+mod umadb;
 
 pub use error::Error;
 pub use ports::free_port;
 pub use postgres::{Postgres, PostgresOptions, Stop};
 pub use rabbitmq::{RabbitMq, RabbitMqOptions};
 pub use redis::Redis;
+pub use umadb::Umadb;

@@ -35,6 +35,7 @@ mod start;
 
 mod surge;
 mod table;
+mod transfers;
 mod websocket;
 mod yardstick;
 
@@ -75,6 +76,8 @@ enum LabCommand {
     Followers(followers::FollowersArguments),
     /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
     Shows(shows::ShowsArguments),
+    /// Transfers between accounts, as SpacetimeDB's benchmark has them, beside PostgreSQL and UmaDB; kills and power losses of each.
+    Transfers(transfers::TransfersArguments),
     /// Lift rides over HTTP until the read models hold them: rates, latency, how far behind they are; over limits of a commit.
     Skiers(skiers::SkiersArguments),
     /// KRL against JavaScript that does the same, and events of small rulesets.
@@ -137,6 +140,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Websocket(arguments) => websocket::run(arguments),
         LabCommand::Followers(arguments) => followers::run(arguments),
         LabCommand::Shows(arguments) => shows::run(arguments),
+        LabCommand::Transfers(arguments) => transfers::run(arguments),
         LabCommand::Skiers(arguments) => skiers::run(arguments),
         LabCommand::Krl(arguments) => krl::run(arguments),
         LabCommand::Picos(arguments) => picos::run(arguments),

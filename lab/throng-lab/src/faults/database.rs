@@ -104,7 +104,7 @@ impl Run<'_> {
     }
 }
 
-pub(super) fn signal(processes: &[u32], signal: Signal) {
+pub(crate) fn signal(processes: &[u32], signal: Signal) {
     for id in processes {
         let id = i32::try_from(*id).ok().and_then(Pid::from_raw);
         // One that has just ended is no matter.

@@ -18,14 +18,14 @@ use std::{
 const UNMOUNT_WAIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(super) struct SmallDisk {
+pub(crate) struct SmallDisk {
     image: PathBuf,
     /// The mount point.
-    pub(super) root: PathBuf,
+    pub(crate) root: PathBuf,
 }
 
 /// Why there can be none on this machine.
-pub(super) fn unavailable() -> Option<String> {
+pub(crate) fn unavailable() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("needs root, for a file system of its own".into());
     }
@@ -36,7 +36,7 @@ pub(super) fn unavailable() -> Option<String> {
 }
 
 impl SmallDisk {
-    pub(super) fn create(scratch: &Path, megabytes: u64) -> anyhow::Result<Self> {
+    pub(crate) fn create(scratch: &Path, megabytes: u64) -> anyhow::Result<Self> {
         let disk = Self {
             image: scratch.join("disk.img"),
             root: scratch.join("disk"),
@@ -84,7 +84,7 @@ impl SmallDisk {
 
     /// Cuts the power: from here on every access is an error, and nothing that was not synced is on the disk.
     #[expect(unsafe_code, reason = "there is no other way to say it to the file system")]
-    pub(super) fn lose_power(&self) -> anyhow::Result<()> {
+    pub(crate) fn lose_power(&self) -> anyhow::Result<()> {
         /// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
         const SHUTDOWN: ioctl::Opcode = ioctl::opcode::read::<u32>(b'X', 125);
         /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: not even the file system's own journal is written.
@@ -98,7 +98,7 @@ impl SmallDisk {
     }
 
     /// The power is back. Nobody may have a file of it open.
-    pub(super) fn power_on(&self) -> anyhow::Result<()> {
+    pub(crate) fn power_on(&self) -> anyhow::Result<()> {
         self.unmount()?;
         self.mount()
     }

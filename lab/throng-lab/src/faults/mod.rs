@@ -40,6 +40,10 @@ use self::{
     kind::Kind,
     run::{Outcome, Setting},
 };
+pub(super) use self::{
+    database::signal,
+    disk::{SmallDisk, unavailable as disk_unavailable},
+};
 use super::{Common, table::Table};
 use crate::units::count;
 use throng_app::Durability;

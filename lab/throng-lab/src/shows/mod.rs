@@ -152,12 +152,22 @@ impl Server {
 
 /// User and kernel time of a process, seconds.
 pub(super) fn cpu_of_process(pid: &str) -> Option<f64> {
+    stat_seconds(pid, [11, 12])
+}
+
+/// The same of its children that have ended.
+pub(super) fn cpu_of_ended_children(pid: &str) -> Option<f64> {
+    stat_seconds(pid, [13, 14])
+}
+
+/// The sum of these fields behind the process's name.
+fn stat_seconds(pid: &str, at: [usize; 2]) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
     // A hundred a second, as on every Linux of today.
-    Some((ticks(11)? + ticks(12)?) as f64 / 100.0)
+    Some((ticks(at[0])? + ticks(at[1])?) as f64 / 100.0)
 }
 
 /// The same of all processes of this name.

@@ -88,3 +88,38 @@ fn lift_rides_are_measured_until_the_read_models_hold_them() {
         );
     }
 }
+
+#[test]
+fn transfers_are_measured_and_survive_kill_and_power_loss() {
+    use std::os::unix::fs::PermissionsExt as _;
+    // The servers of others run as other users, who must get there.
+    let for_all = std::fs::Permissions::from_mode(0o755);
+    let directory = tempfile::Builder::new().permissions(for_all).tempdir().unwrap();
+    let figures = measured(&[
+        "transfers",
+        "--accounts",
+        "100",
+        "--exponents",
+        "1.5",
+        "--in-flight",
+        "1,4",
+        "--connections",
+        "4",
+        "--hold",
+        "1s",
+        "--data",
+        directory.path().to_str().unwrap(),
+    ]);
+    let rows = figures["transfers"].as_array().unwrap();
+    let of = |name: &str| rows.iter().filter(|row| row["contender"] == name).count();
+    assert_eq!((of("Throng's bank"), of("PostgreSQL function")), (2, 2), "{figures}");
+    for row in rows {
+        assert_positive(row, &["transfers_per_s", "bank_ratio"]);
+    }
+    let losses = figures["losses"].as_array().unwrap();
+    assert!(losses.len() >= 2, "{figures}");
+    for loss in losses {
+        assert!(loss["acknowledged"].as_u64() > Some(0), "{loss}");
+        assert_eq!((&loss["lost"], &loss["other"]), (&0.into(), &0.into()), "{loss}");
+    }
+}

@@ -69,6 +69,7 @@ impl Planned {
             options.drain = timeout;
         }
         options.http2 = options.http2.or(plan.http2()?);
+        options.pipeline = plan.pipeline()?;
         Ok((plan, options))
     }
 }

@@ -107,7 +107,11 @@ impl Phase {
             })
             .fold(0, u64::saturating_add);
         match self.crowd {
-            Crowd::Closed { repeat: u64::MAX, .. } => None,
+            Crowd::Closed {
+                users: 1..,
+                repeat: u64::MAX,
+                ..
+            } => None,
             Crowd::Closed { users, repeat, .. } => Some(users.saturating_mul(repeat).saturating_mul(each)),
             Crowd::Open { users, .. } => Some(users.saturating_mul(each)),
         }

@@ -28,6 +28,8 @@ pub(crate) struct DataSource {
     picker: Picker,
     share: Share,
     walk: Walk,
+    /// The earlier source whose value this one's must differ from.
+    pub(crate) unlike: Option<usize>,
     cursor: AtomicU64,
 }
 
@@ -203,8 +205,17 @@ impl DataSource {
         if count == 0 {
             return Err("it has no values".into());
         }
-        let picker = Picker::new(data, count, text_seed(name) ^ seed)?;
+        let exponent = match &data.exponent {
+            Some(exponent) => exponent.value(variables)?,
+            None => 1.0,
+        };
+        let picker = Picker::new(data.pick, exponent, count, text_seed(name) ^ seed)?;
         let (share, walk) = (data.share, data.walk);
+        let position = |other: &String| {
+            let place = earlier.iter().position(|source| source.name == *other);
+            place.ok_or_else(|| format!("`unlike` names no data before it in the alphabet: `{other}`"))
+        };
+        let unlike = data.unlike.as_ref().map(position).transpose()?;
         Ok(DataSource {
             name: name.into(),
             per: data.per,
@@ -214,6 +225,7 @@ impl DataSource {
             picker,
             share,
             walk,
+            unlike,
             cursor: AtomicU64::new(0),
         })
     }
@@ -292,13 +304,13 @@ impl DataSource {
 }
 
 impl Picker {
-    fn new(data: &Data, count: u64, seed: u64) -> Result<Self, String> {
-        if matches!(data.pick, Pick::Shuffled | Pick::Zipf) && count > HELD_MAX {
+    fn new(pick: Pick, exponent: f64, count: u64, seed: u64) -> Result<Self, String> {
+        if matches!(pick, Pick::Shuffled | Pick::Zipf) && count > HELD_MAX {
             return Err(format!(
                 "{count} values cannot be shuffled or drawn by Zipf: at most {HELD_MAX}"
             ));
         }
-        Ok(match data.pick {
+        Ok(match pick {
             Pick::Random => Picker::Random,
             Pick::Sequence => Picker::Sequence,
             Pick::Shuffled => {
@@ -307,7 +319,6 @@ impl Picker {
                 Picker::Shuffled(order)
             }
             Pick::Zipf => {
-                let exponent = data.exponent.unwrap_or(1.0);
                 let mut sum = 0.0;
                 let mut weights: Vec<f64> = (1..=count)
                     .map(|rank| {
@@ -455,6 +466,7 @@ mod tests {
             "pick = 'random'",
             "text = 3\nuuid = 1",
             "csv = 'a'",
+            "range = [1, 2]\nunlike = 'y'",
         ] {
             assert!(source(text, &[]).is_err(), "{text}");
         }

@@ -278,6 +278,15 @@ impl Plan {
         Ok(Some(streams as usize))
     }
 
+    /// Requests in flight on a connection of HTTP/1.1.
+    pub fn pipeline(&self) -> Result<usize> {
+        let pipeline = self.file.pipeline.as_ref();
+        let pipeline = pipeline.map_or(Ok(1), |pipeline| pipeline.whole(&self.file.variables));
+        pipeline
+            .map(|count| count as usize)
+            .map_err(|reason| self.wrong(format!("`pipeline`: {reason}")))
+    }
+
     /// The request timeout it names.
     pub fn timeout(&self) -> Result<Option<Duration>> {
         let timeout = self.file.timeout.as_deref().map(values::time).transpose();

@@ -18,6 +18,8 @@ pub(crate) struct PlanFile {
     pub(crate) http2: bool,
     /// Requests in flight on one connection of HTTP/2.
     pub(crate) streams: Option<Amount>,
+    /// Requests in flight on one connection of HTTP/1.1.
+    pub(crate) pipeline: Option<Amount>,
     /// The seed. With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
     #[serde(default)]
     pub(crate) seed: u64,
@@ -59,7 +61,9 @@ pub(crate) struct Data {
     pub(crate) text: Option<Amount>,
     pub(crate) grouped: Option<Grouped>,
     pub(crate) pick: Pick,
-    pub(crate) exponent: Option<f64>,
+    pub(crate) exponent: Option<Amount>,
+    /// Other data of the plan: a value is drawn again while it equals that one's.
+    pub(crate) unlike: Option<String>,
     pub(crate) per: Per,
     pub(crate) walk: Walk,
     pub(crate) share: Share,

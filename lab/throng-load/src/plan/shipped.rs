@@ -1,6 +1,6 @@
 //! The plans that come with the program, runnable by name.
 
-const PLANS: [(&str, &str); 8] = [
+const PLANS: [(&str, &str); 9] = [
     ("primes", include_str!("../../plans/primes.toml")),
     ("registration", include_str!("../../plans/registration.toml")),
     ("shows-concurrent", include_str!("../../plans/shows-concurrent.toml")),
@@ -8,6 +8,7 @@ const PLANS: [(&str, &str); 8] = [
     ("shows-serial", include_str!("../../plans/shows-serial.toml")),
     ("skiers", include_str!("../../plans/skiers.toml")),
     ("skiers-read", include_str!("../../plans/skiers-read.toml")),
+    ("transfers", include_str!("../../plans/transfers.toml")),
     ("constant", include_str!("../../plans/constant.toml")),
 ];
 
@@ -84,6 +85,13 @@ mod tests {
             super::data("registration-sections.csv").unwrap().lines().count(),
             1 + 5_393
         );
+    }
+
+    #[test]
+    fn transfers_open_and_fund_each_account_once() {
+        let opening = [("accounts", 1_000.0), ("transferring", 0.0)];
+        assert_eq!(expected("transfers", &opening), Some(2_000));
+        assert_eq!(expected("transfers", &[]), None, "time decides");
     }
 
     #[test]

@@ -19,6 +19,8 @@ const NOT_YET: u64 = u64::MAX;
 const LOOK_NANOS: u64 = 1_000_000;
 /// Users of an open phase under way at once, a worker; further ones wait and are late.
 const UNDER_WAY_MAX: usize = 100_000;
+/// Draws of a value that must differ from another one.
+const DRAWS_MAX: usize = 32;
 
 /// The progress of the phases, over all workers.
 #[derive(Debug)]
@@ -296,14 +298,20 @@ impl PlanSource {
             for &data in &request.needs {
                 if !std::mem::replace(&mut user.drawn[data], true) {
                     let source = &self.plan.data[data];
-                    let slots = self.plan.data_slots[data]..self.plan.data_slots[data] + source.fields.len();
-                    source.draw(
-                        &self.plan.data,
-                        drawer,
-                        &mut user.own_cursors[data],
-                        &mut self.random,
-                        &mut user.values[slots],
-                    );
+                    let first = self.plan.data_slots[data];
+                    for _ in 0..DRAWS_MAX {
+                        source.draw(
+                            &self.plan.data,
+                            drawer,
+                            &mut user.own_cursors[data],
+                            &mut self.random,
+                            &mut user.values[first..first + source.fields.len()],
+                        );
+                        let other = source.unlike.map(|other| self.plan.data_slots[other]);
+                        if other.is_none_or(|other| user.values[first] != user.values[other]) {
+                            break;
+                        }
+                    }
                 }
             }
             fill(request, user);
