@@ -172,7 +172,7 @@ impl Executor {
         if bytes + pending > budget && load.entities > 1 {
             let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
             let bytes = passivated(over, load.bytes, usize::try_from(delta.bytes).unwrap_or_default());
-            shard.passivate(bytes, self.ledger.durable().commit);
+            shard.passivate(bytes, self.group_commit.durable().commit);
             let delta = shard.book(shard.load());
             add(&self.books.entities, delta.entities);
             add(&self.books.bytes, delta.bytes);
