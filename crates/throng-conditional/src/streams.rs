@@ -7,7 +7,7 @@ use crate::{
     root::Writer,
 };
 use bytes::Bytes;
-use std::{fmt, future::poll_fn, pin::Pin, sync::Arc, task::Poll};
+use std::{fmt, future::poll_fn, sync::Arc, task::Poll};
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
 /// Objects that are read at a time.
@@ -223,8 +223,7 @@ pub(crate) fn damaged(writer: WriterId, number: u64, place: impl Into<String>, w
 
 /// Waits for all of them, in their order.
 pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut futures: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut futures: Vec<(_, Option<F::Output>)> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
         let mut is_ready = true;
         for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {

@@ -50,8 +50,8 @@ impl Inner {
         let mut pauses = Pauses::new();
         for _ in 0..STALE_MAX {
             let found = match entry.segments.iter().find(|segment| segment.upto > after) {
-                Some(segment) => self.from_segment(&entry, segment, after, bytes_max).await?,
-                None => self.from_objects(&entry, after, bytes_max).await?,
+                Some(segment) => self.segment_page(&entry, segment, after, bytes_max).await?,
+                None => self.object_page(&entry, after, bytes_max).await?,
             };
             match found {
                 Some(linked) => return Ok(linked),
@@ -65,7 +65,7 @@ impl Inner {
     }
 
     /// `None`: the object is gone.
-    async fn from_segment(
+    async fn segment_page(
         &self,
         entry: &Writer,
         segment: &Segment,
@@ -92,7 +92,7 @@ impl Inner {
     }
 
     /// `None`: what is known to be there is not found.
-    async fn from_objects(&self, entry: &Writer, after: u64, bytes_max: usize) -> Result<Option<Vec<Linked>>, Error> {
+    async fn object_page(&self, entry: &Writer, after: u64, bytes_max: usize) -> Result<Option<Vec<Linked>>, Error> {
         let (writer, name, known) = (entry.id(), entry.stream(), self.known(entry));
         let mut linked: Vec<Linked> = Vec::new();
         let (mut next, mut bytes) = (after + 1, 0);
