@@ -1,0 +1,53 @@
+//! Journal, directory and store of a Throng engine on any store with a conditional put: object storage, Cassandra.
+//!
+//! The crate makes no request by itself: an adapter implements [`ConditionalStore`], and a [`Host`] lends tasks, clocks and randomness. The
+//! protocol stands in `docs/decisions/032-conditional-puts.md`.
+//!
+//! ```text
+//! root.json              streams, layers of rows, nodes: changes on condition of what was read
+//! s/STREAM/NUMBER        a commit, or a seal: put once, never changed; a seal is never deleted
+//! p/STREAM/AFTER-NONCE   commits that were written anew without what was removed
+//! c/WRITER-NONCE         a layer of the store's rows
+//! ```
+
+mod body;
+mod conditional;
+mod directory;
+mod host;
+mod journal;
+mod members;
+mod race;
+mod root;
+mod store;
+mod streams;
+
+pub use conditional::{ConditionalStore, Fault, Listed, Object, Page, PutNew, Replaced, Version};
+pub use directory::ConditionalDirectory;
+pub use host::Host;
+pub use journal::{ConditionalJournal, ConditionalOptions};
+pub use race::race;
+pub use store::ConditionalStates;
+
+use std::sync::Arc;
+
+/// The parts of a journal on a store with conditional puts.
+#[derive(Clone)]
+pub struct Opened {
+    /// The commits; the store can be rebuilt from them.
+    pub journal: Arc<ConditionalJournal>,
+    /// The store that is built from it.
+    pub store: Arc<ConditionalStates>,
+    /// The directory in which the nodes of a cluster meet.
+    pub directory: Arc<ConditionalDirectory>,
+}
+
+/// Opens a journal and its store. Makes no request: the first use does.
+#[must_use]
+pub fn open_conditional(store: Arc<dyn ConditionalStore>, host: Arc<dyn Host>, options: ConditionalOptions) -> Opened {
+    let journal = ConditionalJournal::new(store, host, options);
+    Opened {
+        directory: Arc::new(ConditionalDirectory::new(Arc::clone(&journal.inner))),
+        store: Arc::new(ConditionalStates::new(journal.clone())),
+        journal: Arc::new(journal),
+    }
+}

@@ -1,0 +1,7 @@
+//! The protocol over a store in memory, in fair weather and in bad.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod conformance;
+mod simulation;
+mod weather;
+mod world;
