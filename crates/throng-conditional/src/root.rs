@@ -45,7 +45,7 @@ pub(crate) struct Writer {
     pub(crate) shards: Option<Vec<u8>>,
     /// Appends that it may have in flight.
     pub(crate) depth: u64,
-    /// It is being sealed: nothing of it changes the root any more.
+    /// Being sealed: nothing of it changes the root any more.
     pub(crate) is_ending: bool,
     /// The last commit, once the stream is sealed.
     pub(crate) last: Option<u64>,

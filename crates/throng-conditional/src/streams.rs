@@ -18,7 +18,7 @@ const STALE_MAX: u32 = 50;
 /// The outcome of putting a body under a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Landed {
-    /// It stands there, for good.
+    /// Stands there, for good.
     Mine,
     /// A seal stands there: the stream is over.
     Sealed,
@@ -33,7 +33,7 @@ pub(crate) enum Landed {
 pub(crate) enum Trouble {
     /// The store refuses, or does not answer.
     Store(String),
-    /// What stands there is not what was written.
+    /// Something else stands there than was written.
     Damaged(String),
 }
 

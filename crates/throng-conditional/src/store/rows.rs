@@ -29,7 +29,7 @@ pub(super) struct Rows {
     bytes: u64,
 }
 
-/// Where an event stands.
+/// The place of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Indexed {
     pub(super) seq: u64,

@@ -18,16 +18,16 @@ use throng_journal::{
 const SHARDS: u16 = 4;
 const LEASE: Duration = Duration::from_secs(10);
 
-/// What came of the value of a commit.
+/// The outcome of a commit's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Sent,
     Durable,
-    /// It will never be there.
+    /// Never to be there.
     Never,
 }
 
-/// What the clients know.
+/// The knowledge of the clients.
 #[derive(Default)]
 struct Clients {
     values: BTreeMap<u64, Outcome>,
@@ -120,7 +120,7 @@ fn told(why: Error) -> String {
     }
 }
 
-/// One life: opens, recovers, compares, appends, makes checkpoints, until it is killed or ends.
+/// Runs one epoch: opens, recovers, compares, appends, makes checkpoints, until it is killed or ends.
 async fn live(world: Arc<World>, opened: Opened, clients: Shared, commits: u64) -> Result<(), String> {
     let is_durable = |(value, outcome): (&u64, &Outcome)| (*outcome == Outcome::Durable).then_some(*value);
     let before: BTreeSet<u64> = with(&clients, |clients| {

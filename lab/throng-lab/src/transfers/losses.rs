@@ -31,7 +31,7 @@ pub(super) fn accounts_of(client: u32) -> (u32, u32) {
     (2 * client + 1, 2 * client + 2)
 }
 
-/// What the clients were told. Only the clients write it, each its own row; the one that makes the fault reads the sum meanwhile, and the
+/// The answers that the clients got. Only the clients write it, each its own row; the one that makes the fault reads the sum meanwhile, and the
 /// rows after the clients have ended.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -155,7 +155,7 @@ pub(super) fn find(
     Ok(losses)
 }
 
-/// One fault. The tally goes on from the fault before: what was acknowledged then has to be there still.
+/// Makes one fault. The tally goes on from the fault before: what was acknowledged then has to be there still.
 fn fail(contender: &mut dyn Contender, tally: &Arc<Tally>, disk: Option<&SmallDisk>) -> anyhow::Result<Loss> {
     let wanted = tally.acknowledged() + BEFORE;
     let clients = thread::spawn(contender.clients(Arc::clone(tally))?);

@@ -51,7 +51,7 @@ pub(super) struct TransfersArguments {
     no_losses: bool,
 }
 
-/// What is asked of a contender.
+/// The demands on a contender.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     accounts: u32,

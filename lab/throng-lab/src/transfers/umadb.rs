@@ -67,7 +67,7 @@ impl Events {
     }
 }
 
-/// One request, and the body of its answer.
+/// Sends one request, and returns the body of its answer.
 struct Once {
     request: Vec<u8>,
     is_sent: bool,
