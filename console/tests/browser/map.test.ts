@@ -29,14 +29,18 @@ after(async () => {
   await Promise.all([server?.end(), few?.end()]);
 });
 
-/** Counts what is drawn on canvases of tiles, and on those that are in no page any more. */
+/** Counts what is drawn on canvases of tiles, and on those of them that are in no page any more. Plots draw before they are in the page. */
 function count(): void {
   const counts = { tiles: 0, detached: 0 };
   Object.assign(globalThis, { counts });
+  const known = new WeakSet<HTMLCanvasElement>();
   const clear = CanvasRenderingContext2D.prototype.clearRect;
   CanvasRenderingContext2D.prototype.clearRect = function (...area) {
-    if (!this.canvas.isConnected) counts.detached++;
-    else if (this.canvas.closest('.tiles')) counts.tiles++;
+    if (this.canvas.closest('.tiles')) {
+      if (this.canvas.isConnected) counts.tiles++;
+      known.add(this.canvas);
+    }
+    if (!this.canvas.isConnected && known.has(this.canvas)) counts.detached++;
     clear.apply(this, area);
   };
 }

@@ -303,7 +303,7 @@ impl Engine {
     }
 
     /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names
-    /// ([`Stopped`](crate::projection::State::Stopped)): the others of its commit are applied. The rows' offset moves past it in the
+    /// ([`Stopped`](crate::projection::ProjectionState::Stopped)): the others of its commit are applied. The rows' offset moves past it in the
     /// batch that says who decided it and why, so that it counts as skipped only then ([`Progress::skipped`]). A rebuild comes to the
     /// event again.
     ///

@@ -7,7 +7,7 @@
 //! not both write: the position is watched.
 //!
 //! ```
-//! use throng::projection::Seen;
+//! use throng::projection::DurableEvent;
 //! use throng_redis::{Egress, Outbound, ReadModel, RedisTarget, redis::Cmd};
 //! # use throng::model::*;
 //! # use schemars::JsonSchema;
@@ -33,7 +33,7 @@
 //!     type Of = Counter;
 //!     type Item = Vec<Cmd>;
 //!
-//!     fn map(&self, seen: &Seen<Counter>) -> Option<Vec<Cmd>> {
+//!     fn map(&self, seen: &DurableEvent<Counter>) -> Option<Vec<Cmd>> {
 //!         Some(vec![Cmd::hincr("hits", &seen.id, 1)])
 //!     }
 //! }

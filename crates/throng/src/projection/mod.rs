@@ -5,7 +5,7 @@
 //! each event has an [`EventOffset`] that tells a second delivery.
 //!
 //! ```
-//! use throng::projection::{Interrupt, Projection, Rows, Seen};
+//! use throng::projection::{DurableEvent, Interrupt, Projection, Rows};
 //! # use throng::{Engine, journal::{MemoryJournal, MemoryStore, ViewRange}, model::*};
 //! # use schemars::JsonSchema;
 //! # use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@
 //!     const NAME: &'static str = "hits";
 //!     type Of = Counter;
 //!
-//!     fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+//!     fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
 //!         let hits: u64 = rows.json(&seen.id)?.unwrap_or(0);
 //!         rows.put_json(&seen.id, &(hits + 1))
 //!     }
