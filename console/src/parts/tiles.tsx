@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { MapEntity } from '../api/types';
 import { plural, short } from '../lib/format';
 import { box, fit, type Grid, hit, step, tilesMax } from '../lib/grid';
@@ -85,8 +85,9 @@ export function Tiles({ entities, heat, selected, select, open, room, label }: P
     drawn.current = { painter, entities, how };
   }, [entities, size, colour]);
 
-  // While anything glows it cools, picture by picture; else the picture stands
-  useEffect(() => {
+  // While anything glows it cools, picture by picture; else the picture stands. The clean-up of a layout effect runs before the canvas
+  // leaves the page, that of an effect only after the next picture: it would draw on a canvas that is gone.
+  useLayoutEffect(() => {
     const painter = size.width > 0 ? made(light.current, size, grid) : undefined;
     if (!painter) return;
     let frame = 0;
