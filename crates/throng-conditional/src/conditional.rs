@@ -13,7 +13,7 @@
 //!
 //! # What the protocol believes
 //!
-//! It relies on `put_new` (of several one wins) and on `replace` (of several that name one version one wins). A race tests both
+//! The protocol relies on `put_new` (of several one wins) and on `replace` (of several that name one version one wins). A race tests both
 //! before the first use. Everything else may be stale: a `get` that finds nothing, an old body, a list.
 
 use bytes::Bytes;
@@ -26,7 +26,6 @@ pub struct Version(pub Box<str>);
 /// An object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// The content.
     pub body: Bytes,
     /// The name of this content.
     pub version: Version,

@@ -34,7 +34,7 @@ pub(crate) struct Root {
     pub(crate) garbage: Vec<Garbage>,
 }
 
-/// A stream.
+/// A stream, as the root names it: its writer, its objects' name, and how far it reaches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Writer {
     pub(crate) writer: u64,
@@ -274,8 +274,8 @@ impl Roots {
         Ok(true)
     }
 
-    /// Changes the root by a function that is applied again to what is read after each request that was not certainly the first. It knows its
-    /// own effect.
+    /// Changes the root by a function that is applied again to what is read after each request that was not certainly the first. It can
+    /// tell whether an earlier request of its own took effect.
     pub(crate) async fn change<T>(
         &self,
         mut change: impl FnMut(&mut Root) -> Result<Change<T>, Error>,

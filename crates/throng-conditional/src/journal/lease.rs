@@ -1,6 +1,6 @@
 //! The lease: for how long an engine may answer from memory without another look at the root.
 //!
-//! It is counted from the *sending* of the look. Whoever opens the next stream marks the one before as ending, and then waits for longer
+//! Counted from the *sending* of the look. Whoever opens the next stream marks the one before as ending, and then waits for longer
 //! than the lease. An engine that is alone looks with a read, so an idle one puts nothing. A node's lease is its beats alone: others declare it
 //! dead because they see none, and not because it reads nothing.
 

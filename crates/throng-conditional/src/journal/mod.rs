@@ -1,4 +1,4 @@
-//! The journal.
+//! A journal of streams on a store with conditional puts: each commit is an object under the next number of its stream.
 
 mod append;
 mod lease;

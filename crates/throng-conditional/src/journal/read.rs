@@ -1,4 +1,4 @@
-//! Reading streams.
+//! Reads commits of streams, up to what is known to be durable.
 
 use super::Inner;
 use crate::{

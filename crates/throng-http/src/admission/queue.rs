@@ -1,7 +1,7 @@
 //! The queue of a loop: connections and tasks, in the order in which they became ready.
 //!
 //! Time comes in batches. A batch begins when the loop has looked at its sockets, and ends with a commit.
-//! It takes from the head of the queue as much as fits into [`batch`](Queue::batch) of the loop's own CPU time.
+//! The loop takes from the head of the queue as much as fits into [`batch`](Queue::batch) of the loop's own CPU time.
 //! The rest stays in the queue: a batch that ends early costs nothing.
 //!
 //! A newcomer is to be refused while as many wait as [may](Policy::room). Refusals come at the end of a batch, in a small part of it.

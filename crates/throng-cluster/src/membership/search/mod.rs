@@ -1,6 +1,6 @@
 //! Exhaustive search: every order of the steps by which nodes join, beat, declare dead, take, give and leave off, with a pause anywhere.
 //!
-//! What decides is the real [`Membership`](super::Membership). Around it is a model of what carries it out: of a node's loop (`node_loop.rs`) and of an engine's
+//! The real [`Membership`](super::Membership) decides. Around it is a model of what carries it out: of a node's loop (`node_loop.rs`) and of an engine's
 //! epochs, one step a statement; and of the directory's and the journal's statements, each of which is atomic. All states that can be
 //! reached are visited, breadth first; in each of them must hold:
 //!
@@ -26,7 +26,7 @@
 //! - Processes have no places: states that differ only in who is who are one.
 //! - There are no checkpoints, no messages, and no programs of two releases.
 //!
-//! What is not searched here: `node_loop.rs` and the engine's epochs are modelled in `node.rs` and `engine.rs`, step by step, and have to be kept like it.
+//! Not searched here: `node_loop.rs` and the engine's epochs are modelled in `node.rs` and `engine.rs`, step by step, and have to be kept like it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod database;

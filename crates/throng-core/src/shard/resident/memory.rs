@@ -32,12 +32,14 @@ fn count(bytes: isize) {
 #[allow(unsafe_code, reason = "the trait has it so")]
 // SAFETY: both do what the system's allocator does.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: the caller keeps to the trait's rules, and nothing but the system's allocator is asked.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
         // SAFETY: the caller's layout.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: the caller keeps to the trait's rules; the place came from `alloc`, so from the system's allocator.
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
         // SAFETY: the caller's place and layout.
