@@ -26,6 +26,7 @@ pub struct Version(pub Box<str>);
 /// An object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
+    /// The content, whole.
     pub body: Bytes,
     /// The name of this content.
     pub version: Version,
