@@ -38,7 +38,7 @@ export interface PageOf {
   signal?: AbortSignal;
 }
 
-export function entities(kind: string, { signal, ...query }: PageOf) {
+export function entities(kind: string, { signal, ...query }: PageOf & { where?: string | undefined; holds?: string }) {
   return ask<MapPage>(`/admin/map/${part(kind)}`, { query, ...(signal && { signal }) });
 }
 

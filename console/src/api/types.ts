@@ -20,6 +20,8 @@ export interface Kind {
   is_actor: boolean;
   is_hidden: boolean;
   keep: string;
+  /** The fields by which its entities are filtered. */
+  fields?: string[];
   state_version: number;
   entities: number | null;
   entities_exact: boolean;
@@ -128,11 +130,16 @@ export interface MapEntity {
   per_second: number;
   children: number | null;
   parent?: Address | null;
+  /** The values of its kind's fields, where entities are filtered. */
+  fields?: { [name: string]: Json };
 }
 
 export interface MapPage {
   entities: MapEntity[];
   next: string | null;
+  /** Of a filter: how many were examined, and of how many of them the fields are not known. */
+  examined?: number;
+  unknown?: number;
 }
 
 export interface ChildrenPage {

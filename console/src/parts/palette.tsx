@@ -17,6 +17,12 @@ const KINDS_ASKED_MAX = 8;
 const GROUP_MAX = 8;
 /** Asked so long after the last key. */
 const PAUSE_MS = 120;
+/** For what stands in a field all entities of a kind are examined: later, for no shorter text, and not where there are more. */
+const FIELD_PAUSE_MS = 400;
+const FIELD_CHARS_MIN = 3;
+const FIELD_ENTITIES_MAX = 100_000;
+/** The group of entities with what is typed in one of the fields that their kind names. */
+const WITH = 'Entities with this in a field';
 
 interface Thing {
   key: string;
@@ -54,7 +60,11 @@ export function Palette({ screens, help, close }: Props) {
   const [query, setQuery] = useState('');
   const [chosen, setChosen] = useState<string>();
   const found = useIds(query);
-  const groups = useMemo(() => things(query, screens, found.ids, help), [query, found.ids]);
+  const holders = useHolders(query);
+  const groups = useMemo(
+    () => things(query, screens, { ids: found.ids, holders: holders.ids }, help),
+    [query, found.ids, holders.ids],
+  );
   const all = groups.flatMap((group) => group.things);
   const current = all.find((thing) => thing.key === chosen) ?? all[0];
   useEffect(() => {
@@ -146,11 +156,13 @@ export function Palette({ screens, help, close }: Props) {
         ))}
       </div>
       <p class="palette-foot small quiet" role="status">
-        {found.isAsked
-          ? 'Looking for ids …'
+        {found.isAsked || holders.isAsked
+          ? `Looking for ${found.isAsked ? 'ids' : 'fields'} …`
           : all.length === 0
-            ? `Nothing found for “${query}”. Entities are found by how their id begins.`
-            : 'Entities are found by how their id begins; all else by any part.'}
+            ? `Nothing found for “${query}”. Entities are found by how their id begins${byField()}.`
+            : `Entities are found by how their id begins${byField()}; all else by any part.`}
+        {holders.isPart &&
+          ' The fields of some entities are not known or were not looked at: filter the map of their kind.'}
       </p>
     </dialog>
   );
@@ -158,8 +170,18 @@ export function Palette({ screens, help, close }: Props) {
 
 const optionId = (thing: Thing | undefined) => `found ${thing?.key ?? ''}`.replaceAll(/\s/g, '·');
 
+const filtered = () =>
+  (overview.value?.kinds ?? []).filter((kind) => !kind.is_hidden && (kind.fields ?? []).length > 0);
+
+const byField = () => (filtered().length > 0 ? ', or by all of a text in a field' : '');
+
 /** All that the query finds, in groups; without a query what is used most. */
-function things(query: string, screens: Props['screens'], ids: Address[], help: () => void): Group[] {
+function things(
+  query: string,
+  screens: Props['screens'],
+  { ids, holders }: { ids: Address[]; holders: Address[] },
+  help: () => void,
+): Group[] {
   const typed = query.trim();
   const of = (things: Thing[]) =>
     things.filter((thing) => holds(`${thing.of ?? ''}${thing.label}`, typed)).slice(0, GROUP_MAX);
@@ -169,6 +191,7 @@ function things(query: string, screens: Props['screens'], ids: Address[], help: 
   const groups: Group[] = [
     { name: 'Recently viewed', things: of(before.map((one) => entity(one, 'Recently viewed'))) },
     { name: 'Entities', things: ids.filter((one) => typed === '' || isNew(one)).map((one) => entity(one, 'Entities')) },
+    { name: WITH, things: holders.map((one) => entity(one, WITH)) },
     {
       name: 'Screens',
       things: of(
@@ -262,4 +285,41 @@ function useIds(query: string): { ids: Address[]; isAsked: boolean } {
     };
   }, [query]);
   return { ids, isAsked };
+}
+
+const untold = () => ({ ids: [], isPart: true });
+
+/** Entities of which a field is what is typed, of the kind that is named or of every kind that names fields. */
+function useHolders(query: string): { ids: Address[]; isAsked: boolean; isPart: boolean } {
+  const [found, setFound] = useState<{ ids: Address[]; isPart: boolean }>({ ids: [], isPart: false });
+  const [isAsked, setAsked] = useState(false);
+  useEffect(() => {
+    const { kinds, prefix } = idPrefix(
+      query,
+      filtered().map((kind) => kind.name),
+    );
+    setFound({ ids: [], isPart: false });
+    setAsked(false);
+    if (prefix.length < FIELD_CHARS_MIN) return;
+    const abort = new AbortController();
+    const timer = setTimeout(async () => {
+      setAsked(true);
+      const ask = async (kind: string) => {
+        const known = overview.value?.kinds.find(({ name }) => name === kind);
+        if ((known?.entities ?? 0) > FIELD_ENTITIES_MAX) return untold();
+        const page = await calls.entities(kind, { holds: prefix, limit: IDS_MAX, signal: abort.signal });
+        const isPart = (page.unknown ?? 0) > 0 || (page.next !== null && page.entities.length < IDS_MAX);
+        return { ids: page.entities.map(({ id }) => ({ kind, id })), isPart };
+      };
+      const pages = await Promise.all(kinds.slice(0, KINDS_ASKED_MAX).map((kind) => ask(kind).catch(untold)));
+      if (abort.signal.aborted) return;
+      setFound({ ids: pages.flatMap(({ ids }) => ids), isPart: pages.some(({ isPart }) => isPart) });
+      setAsked(false);
+    }, FIELD_PAUSE_MS);
+    return () => {
+      clearTimeout(timer);
+      abort.abort();
+    };
+  }, [query]);
+  return { ...found, isAsked };
 }

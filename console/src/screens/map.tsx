@@ -6,7 +6,7 @@ import { plural, short, whole } from '../lib/format';
 import { Heat } from '../lib/heat';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
-import { Badge, Card, Empty } from '../parts/basic';
+import { Badge, Card, Empty, Note } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { useLoad } from '../parts/load';
 import { keyOf, type Side, Tiles } from '../parts/tiles';
@@ -97,6 +97,8 @@ interface Asked {
   kind: string;
   id: string | undefined;
   prefix: string;
+  /** Conditions on the kind's fields; empty: none. */
+  where: string;
 }
 
 interface Found {
@@ -104,21 +106,30 @@ interface Found {
   next: string | null;
   total: number | null;
   parent: { kind: string; id: string } | null;
+  examined: number;
+  unknown: number;
 }
 
 async function page(
-  { kind, id, prefix }: Asked,
+  { kind, id, prefix, where }: Asked,
   after: string | undefined,
   limit: number,
   signal: AbortSignal,
 ): Promise<Found> {
   const wanted = { prefix: prefix === '' ? undefined : prefix, after, limit, signal };
   if (id === undefined) {
-    const found = await calls.entities(kind, wanted);
-    return { ...found, total: null, parent: null };
+    const found = await calls.entities(kind, { ...wanted, where: where === '' ? undefined : where });
+    return { examined: 0, unknown: 0, ...found, total: null, parent: null };
   }
   const found = await calls.children(kind, id, wanted);
-  return { entities: found.children, next: found.next, total: found.total, parent: found.parent };
+  return {
+    entities: found.children,
+    next: found.next,
+    total: found.total,
+    parent: found.parent,
+    examined: 0,
+    unknown: 0,
+  };
 }
 
 /** The entities of a kind, or the children of one, as tiles or as a list. */
@@ -126,8 +137,14 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
   const { query } = route.value;
   const prefix = query.get('q') ?? '';
   const isList = query.get('as') === 'list';
+  const known = overview.value?.kinds.find((one) => one.name === kind);
+  const fields = (id === undefined && known?.fields) || [];
+  const where = fields.length > 0 ? (query.get('where') ?? '') : '';
   const [room, setRoom] = useState(0);
-  const { entities, next, parent, total, isLoading, failure, start, more } = useEntities({ kind, id, prefix }, room);
+  const { entities, next, parent, total, examined, unknown, isLoading, failure, start, more } = useEntities(
+    { kind, id, prefix, where },
+    room,
+  );
   const [selected, setSelected] = useState<string>();
   const [side, setSide] = useState<Side>('right');
   const heat = useHeat(kind, id, entities);
@@ -137,16 +154,18 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
   const chosen = shown.find((entity) => keyOf(entity) === selected);
   const open = useCallback((entity: MapEntity) => go('entity', [entity.kind ?? kind, entity.id]), [kind]);
   const search = useSearch();
-  const all = overview.value?.kinds.find((one) => one.name === kind)?.entities ?? 0;
+  const all = known?.entities ?? 0;
   const many = all >= GROUPS_FROM;
   // What was counted when the page was loaded may be less than what is there by now.
-  const ofKind = id === undefined && prefix === '' && all >= start + entities.length ? all : null;
+  const ofKind = id === undefined && prefix === '' && where === '' && all >= start + entities.length ? all : null;
   return (
     <>
       <div class="head">
         <Trail kind={kind} id={id} parent={parent} />
         <span class="quiet tabular" role="status">
-          {isLoading ? 'Loading …' : counted(entities.length, total ?? ofKind, next, start)}
+          {isLoading && `Loading …${examined > 0 ? ` ${whole(examined)} examined` : ''}`}
+          {!isLoading && !(failure && entities.length === 0) && counted(entities.length, total ?? ofKind, next, start)}
+          {!isLoading && !failure && where !== '' && ` of ${whole(examined)} examined`}
         </span>
         <div class="head-tools">
           <div class="search map-search">
@@ -185,9 +204,16 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
           </div>
         </div>
       </div>
-      {id === undefined && many && <Groups kind={kind} prefix={prefix} />}
-      {failure && entities.length === 0 && <Absent failure={failure} what="the entities" />}
-      {!failure && !isLoading && entities.length === 0 && <Nobody kind={kind} id={id} prefix={prefix} />}
+      {fields.length > 0 && <Fields fields={fields} where={where} wrong={whereFailure(failure)} />}
+      {unknown > 0 && (
+        <Note tone="warn">
+          It is not known of {plural(unknown, 'entity', 'entities')}: quarantined, as Trouble shows, or with a list that
+          is too long.
+        </Note>
+      )}
+      {id === undefined && many && where === '' && <Groups kind={kind} prefix={prefix} />}
+      {failure && !whereFailure(failure) && entities.length === 0 && <Absent failure={failure} what="the entities" />}
+      {!failure && !isLoading && entities.length === 0 && <Nobody kind={kind} id={id} prefix={prefix} where={where} />}
       {entities.length > 0 && shown.length === 0 && (
         <Card>
           <Empty icon="good" title={`None of these is ${ONLY[only]?.label.toLowerCase() ?? 'so'}`} compact>
@@ -198,7 +224,13 @@ function Surface({ kind, id }: { kind: string; id: string | undefined }) {
         </Card>
       )}
       {shown.length > 0 && isList && (
-        <List kind={kind} entities={shown} by={by} isFull={entities.length >= TILES_MAX} />
+        <List
+          kind={kind}
+          fields={where === '' ? [] : fields}
+          entities={shown}
+          by={by}
+          isFull={entities.length >= TILES_MAX}
+        />
       )}
       {shown.length > 0 && !isList && (
         <div class="map-area">
@@ -244,6 +276,54 @@ function counted(here: number, total: number | null, next: string | null, start:
   return total === null ? `The first ${whole(here)}` : `The first ${whole(here)} of ${whole(total)}`;
 }
 
+/** The server's word on conditions that it cannot read. */
+function whereFailure(failure: unknown): string | undefined {
+  return failure instanceof Failure && failure.problem.field === 'where' ? failure.message : undefined;
+}
+
+/** Conditions on the fields that the kind indexes. */
+function Fields({ fields, where, wrong }: { fields: string[]; where: string; wrong: string | undefined }) {
+  const put = (typed: string) => set({ where: typed.trim() === '' ? undefined : typed.trim() });
+  return (
+    <form
+      class="row where"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const typed = new FormData(event.currentTarget).get('where');
+        // The same again asks again
+        if (String(typed).trim() === where) epoch.value++;
+        else put(String(typed));
+      }}
+    >
+      <label class="row">
+        <span>Where</span>
+        <input
+          key={where}
+          name="where"
+          class="input"
+          spellcheck={false}
+          autocomplete="off"
+          placeholder={`${fields[0]} >= 10${fields[1] ? `, ${fields[1]} = …` : ''}`}
+          aria-describedby="fields-said"
+          aria-invalid={wrong !== undefined}
+          defaultValue={where}
+        />
+      </label>
+      <button type="submit" class="button">
+        {where === '' ? 'Filter' : 'Filter again'}
+      </button>
+      {where !== '' && (
+        <button type="button" class="button" onClick={() => put('')}>
+          Show all
+        </button>
+      )}
+      <span id="fields-said" class={`small break ${wrong ? 'wrong' : 'quiet'}`} role={wrong ? 'alert' : undefined}>
+        {wrong ?? `Fields: ${fields.join(', ')}. Several conditions are separated by commas.`}
+      </span>
+    </form>
+  );
+}
+
 /** As it is typed, but not more often than is seen. */
 function useSearch(): (text: string) => void {
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
@@ -261,6 +341,8 @@ function useEntities(asked: Asked, room: number) {
     next: null,
     total: null,
     parent: null,
+    examined: 0,
+    unknown: 0,
     start: 0,
   });
   const [isLoading, setLoading] = useState(true);
@@ -279,18 +361,24 @@ function useEntities(asked: Asked, room: number) {
       setLoading(true);
       setFailure(undefined);
       let entities: MapEntity[] = [];
+      let [examined, unknown] = [0, 0];
       let after = from.after;
       do {
         const one = await page(asked, after, Math.min(PAGE, wanted - entities.length), abort.signal);
         if (abort.signal.aborted) return;
         entities = [...entities, ...one.entities];
+        examined += one.examined;
+        unknown += one.unknown;
         after = one.next ?? undefined;
-        setFound({ ...one, entities, start: from.start });
+        setFound({ ...one, entities, examined, unknown, start: from.start });
       } while (after !== undefined && entities.length < wanted);
       setLoading(false);
     };
     load().catch((error: unknown) => {
       if (abort.signal.aborted) return;
+      setFound((found) =>
+        whereFailure(error) ? { ...found, entities: [], next: null, examined: 0, unknown: 0 } : found,
+      );
       setFailure(error instanceof Failure ? error : new Failure(0, { detail: String(error) }));
       setLoading(false);
     });
@@ -323,7 +411,9 @@ function useFresh(
   useEffect(() => {
     const { asked, found, first, isLoading } = latest.current;
     const isActive = ['commands', 'messages'].some((name) => (series.last(name) ?? 0) > 0);
-    if (isLoading || document.visibilityState !== 'visible' || (!isActive && second % 10 !== 0)) return;
+    // A filter examines all of them: it is asked again by whoever reads it
+    if (isLoading || asked.where !== '' || document.visibilityState !== 'visible' || (!isActive && second % 10 !== 0))
+      return;
     const abort = new AbortController();
     if (place.current > found.entities.length) place.current = 0;
     const start = place.current;
@@ -422,7 +512,23 @@ function Trail({
   );
 }
 
-function Nobody({ kind, id, prefix }: { kind: string; id: string | undefined; prefix: string }) {
+interface NobodyProps {
+  kind: string;
+  id: string | undefined;
+  prefix: string;
+  where: string;
+}
+
+function Nobody({ kind, id, prefix, where }: NobodyProps) {
+  if (where !== '') {
+    return (
+      <Card>
+        <Empty icon="search" title={`No ${kind} matches`}>
+          <p class="break">{where}</p>
+        </Empty>
+      </Card>
+    );
+  }
   if (prefix !== '') {
     return (
       <Card>

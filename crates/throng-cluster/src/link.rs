@@ -462,6 +462,7 @@ fn weight(request: &Request) -> usize {
         Request::Record { kind, id } => 64 + kind.len() + id.len(),
         Request::Prune { .. } => 16,
         Request::List { after, .. } => 128 + after.as_ref().map_or(0, String::len),
+        Request::Fields { ids, .. } => ids.iter().map(|id| 16 + id.len()).sum(),
         Request::Operate(action) | Request::DropSent(action) => 128 + action.id.len() + action.reason.len(),
         Request::Take(messages) | Request::DropMessages { messages, .. } => {
             messages.iter().map(|message| 128 + message.body.len()).sum()

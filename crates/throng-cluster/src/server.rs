@@ -350,6 +350,10 @@ fn weight(reply: &Reply) -> usize {
         Reply::Erased { .. } | Reply::Recorded { .. } | Reply::Operated(_) | Reply::Dropped { .. } => 64,
         Reply::Pruned { report, .. } => 256 + report.held_by.iter().map(String::len).sum::<usize>(),
         Reply::Listed { heads, .. } => heads.iter().map(|(id, _)| 16 + id.len()).sum(),
+        Reply::Fields { rows, .. } => rows
+            .iter()
+            .map(|(id, row)| 16 + id.len() + row.as_ref().map_or(0, |row| row.len()))
+            .sum(),
         Reply::Refused(_) | Reply::NotHere | Reply::Unknown => 128,
     }
 }

@@ -124,6 +124,10 @@ fn requests() -> Vec<Request> {
             reason: "for the fixture".into(),
         },
         traced,
+        Request::Fields {
+            kind: kind(),
+            ids: vec![id(), "bob".into()],
+        },
     ]
 }
 
@@ -209,6 +213,10 @@ fn replies() -> Vec<Reply> {
         },
     ];
     replies.extend(errors().into_iter().map(Reply::Refused));
+    replies.push(Reply::Fields {
+        shards: shards(),
+        rows: vec![("ann".into(), Some(b"her row".to_vec().into())), ("bob".into(), None)],
+    });
     replies
 }
 

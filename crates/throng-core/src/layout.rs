@@ -17,8 +17,9 @@ pub const LAYOUT_ROW: &[u8] = b"s";
 /// The prefixes of the rows that are removed, in this order, before everything is read from the journal again.
 ///
 /// Incomplete filters would hide entities and keys. The notes about kinds that only another program has are removed because
-/// the journal holds their content and what came after it. The layout row goes first: it says that the others are complete.
-pub const REBUILT: [&[u8]; 6] = [LAYOUT_ROW, b"n", b"l", b"k", b"u", b"q"];
+/// the journal holds their content and what came after it. Rows of indexed fields are written anew as they are asked for. The layout row goes
+/// first: it says that the others are complete.
+pub const REBUILT: [&[u8]; 7] = [LAYOUT_ROW, b"n", b"l", b"k", b"u", b"q", b"i"];
 
 /// The version of the engine's system rows. 2: keys are stored many to a row.
 const FORMAT: u32 = 2;

@@ -30,6 +30,12 @@ const STATE_BYTES_PER_EVENT: u64 = 64;
 pub(crate) const KEY_MICROS: i64 = 3_600_000_000;
 /// Timers an entity may have and still set several at a time as a timer or message executes it; beyond, it is quarantined.
 pub const TIMERS_CREDIT: usize = 32_768;
+/// Most [fields](crate::model::Entity::INDEXED) by which the entities of a kind are filtered.
+pub const INDEXED_FIELDS_MAX: usize = 16;
+/// Bytes of a text in such a field that count.
+pub const INDEXED_BYTES_MAX: usize = 256;
+/// Bytes of the fields of one entity beyond which its lists are not known to a filter.
+pub const INDEXED_ROW_BYTES_MAX: usize = 16 << 10;
 /// The number of shards of a new engine.
 pub const SHARDS: u16 = 256;
 

@@ -29,7 +29,7 @@ impl fmt::Display for NodeId {
 }
 
 /// The newest feature that this program knows.
-pub const FEATURES: u32 = features::TRACES;
+pub const FEATURES: u32 = features::INDEXES;
 
 /// A node's description of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,3 +14,5 @@ pub const REACHES: u32 = 5;
 pub const TELLS: u32 = 6;
 /// The feature of nodes that take the span of a command which another one asks for.
 pub const TRACES: u32 = 7;
+/// The feature of nodes that tell the indexed fields of entities.
+pub const INDEXES: u32 = 8;

@@ -72,6 +72,7 @@ mod epoch;
 mod error;
 mod executor;
 mod feed;
+mod filter;
 mod follow;
 mod handle;
 mod hex;
@@ -101,6 +102,7 @@ pub use engine::{Engine, Health};
 pub use epoch::LastCheckpoint;
 pub use error::StartError;
 pub use executor::{SAMPLED_ONE_IN, StuckEntity};
+pub use filter::{ASKED_MAX, EXAMINED_MAX, Filter, FilterError, Match, MatchRange, Matches};
 pub use follow::{Follow, Follower};
 #[cfg(feature = "services")]
 pub use handle::ActorHandle;

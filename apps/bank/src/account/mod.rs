@@ -13,7 +13,7 @@ pub use messages::{AccountEvent, AccountRejection, Balance, Command};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
-use throng_app::model::{Answer, Entity, Moment, OnOutcome, Query, RequestError, Turn, View};
+use throng_app::model::{Answer, Entity, IndexedField, Moment, OnOutcome, Query, RequestError, Turn, View};
 
 /// The time between two payments of interest.
 pub const INTEREST_EVERY: Duration = Duration::from_hours(24);
@@ -63,6 +63,10 @@ impl Account {
 impl Entity for Account {
     const KIND: &'static str = "account";
     const PUBLIC: &'static [&'static str] = &["open", "deposit", "withdraw", "transfer", "close"];
+    const INDEXED: &'static [IndexedField<Self>] = &[
+        IndexedField::of("cents", |account| account.cents.into()),
+        IndexedField::of("is_closed", |account| account.is_closed.into()),
+    ];
     type Id = String;
     type Command = Command;
     type Event = AccountEvent;

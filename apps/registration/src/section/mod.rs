@@ -9,9 +9,13 @@ pub use queries::{GetRoster, InRoster, Look, ROSTER_PAGE_DEFAULT, ROSTER_PAGE_MA
 
 use roster::Roster;
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Entity, Turn};
+use serde_json::{Map, Value};
+use throng::model::{Answer, Entity, IndexedField, Turn};
 
 use crate::trace::is_name;
+
+/// Students of a section, at most, by one of whom sections are filtered.
+const LISTED_MAX: usize = 1_000;
 
 /// A section of a course, by an id such as `C S 142-1`. It exists once it has been opened.
 ///
@@ -32,6 +36,14 @@ impl Section {
         self.capacity.saturating_sub(self.taken())
     }
 
+    /// The students, of whom operators filter sections by one; not known where it would take long to list them.
+    fn listed(&self) -> Value {
+        match self.roster.len() {
+            0..=LISTED_MAX => self.roster.after(None).collect(),
+            _ => Value::Object(Map::new()),
+        }
+    }
+
     fn reply(&self, change: Change) -> SectionReply {
         SectionReply {
             change,
@@ -45,6 +57,12 @@ impl Section {
 impl Entity for Section {
     const KIND: &'static str = "section";
     const PUBLIC: &'static [&'static str] = &["open", "add", "drop"];
+    const INDEXED: &'static [IndexedField<Self>] = &[
+        IndexedField::of("capacity", |section| section.capacity.into()),
+        IndexedField::of("taken", |section| section.taken().into()),
+        IndexedField::of("remaining", |section| section.remaining().into()),
+        IndexedField::of("student", Self::listed),
+    ];
     type Id = String;
     type Command = SectionCommand;
     type Event = SectionEvent;

@@ -1,5 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { MapEntity } from '../../api/types';
+import type { Json } from '../../lib/diff';
+import { write } from '../../lib/exact';
 import { known, whole } from '../../lib/format';
 import { link } from '../../lib/route';
 import { Badge, Card, Note } from '../../parts/basic';
@@ -105,6 +107,12 @@ export function Chosen({ entity, kind, side, close }: ChosenProps) {
 
 const ROWS = 200;
 
+/** A field's value: a text as it is, else as JSON. */
+function value(of: Json | undefined): string {
+  if (typeof of === 'string') return of;
+  return of === undefined || of === null ? '–' : write(of);
+}
+
 /** The head of a column that the list can be ordered by. */
 function Head({ name, label, by }: { name: By; label: string; by: By }) {
   const isNumber = name !== 'id';
@@ -123,13 +131,15 @@ function Head({ name, label, by }: { name: By; label: string; by: By }) {
 
 interface ListProps {
   kind: string;
+  /** The fields whose values are shown. */
+  fields: string[];
   entities: MapEntity[];
   by: By;
   /** There may be more than are loaded at once. */
   isFull: boolean;
 }
 
-export function List({ kind, entities, by, isFull }: ListProps) {
+export function List({ kind, fields, entities, by, isFull }: ListProps) {
   const [shown, setShown] = useState(ROWS);
   return (
     <Card>
@@ -137,6 +147,11 @@ export function List({ kind, entities, by, isFull }: ListProps) {
         <thead>
           <tr>
             <Head name="id" label="Id" by={by} />
+            {fields.map((field) => (
+              <th key={field} scope="col" class="number break">
+                {field}
+              </th>
+            ))}
             <th scope="col">State</th>
             <Head name="events" label="Events" by={by} />
             <Head name="rate" label="A second" by={by} />
@@ -151,6 +166,11 @@ export function List({ kind, entities, by, isFull }: ListProps) {
               <td>
                 <EntityLink of={{ kind: entity.kind ?? kind, id: entity.id }} />
               </td>
+              {fields.map((field) => (
+                <td key={field} class="number break">
+                  {value(entity.fields?.[field])}
+                </td>
+              ))}
               <td>
                 <Badge {...(STATES[entity.state] ?? {})}>{entity.state}</Badge>
               </td>

@@ -1,6 +1,8 @@
 //! The entity: a small single-threaded, event-sourced thing with an id; and the types with which it decides.
 
-use super::{Asker, Event, Family, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError};
+use super::{
+    Asker, Event, Family, IndexedField, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
@@ -39,6 +41,9 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// outcomes and the service's own code. They have no routes, are in no document, and are refused with 403. A gateway does not
     /// start if one of these names is no command of the kind.
     const PUBLIC: &'static [&'static str] = &[];
+    /// Fields of the state by which operators filter the kind's entities. A kind without any pays nothing. With some, a checkpoint writes a
+    /// small row for each entity that has changed since the one before; a command does nothing for them.
+    const INDEXED: &'static [IndexedField<Self>] = &[];
     /// The address within the kind.
     type Id: EntityId;
     /// The commands it takes.

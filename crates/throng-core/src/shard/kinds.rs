@@ -2,6 +2,7 @@
 
 use super::{
     Kind, QueryKind, Registry,
+    checkpoint::index::{is_field, print_of},
     execute::{
         call::{HearFn, QueryFn},
         outcome::put_json,
@@ -47,12 +48,21 @@ impl Registry {
             E::KIND
         );
         assert!(self.find(E::KIND).is_none(), "the kind {:?} is given twice", E::KIND);
+        let indexed = E::INDEXED;
+        assert!(
+            indexed.len() <= limits::INDEXED_FIELDS_MAX && indexed.iter().all(|field| is_field(field.name())),
+            "{:?} indexes at most {} fields, each named by 1 to 64 of [a-z0-9_]",
+            E::KIND,
+            limits::INDEXED_FIELDS_MAX
+        );
         self.kinds.push(Kind {
             name: E::KIND,
             public: E::PUBLIC,
             state_version: E::STATE_VERSION,
             event_versions: <E::Event as Event>::VERSIONS,
             ignores_unknown_fields: E::IGNORES_UNKNOWN_FIELDS,
+            indexed: E::INDEXED.iter().map(|field| field.name()).collect(),
+            index_print: print_of::<E>(),
             keep: E::KEEP,
             is_internal: false,
             queries: Vec::new(),

@@ -22,10 +22,11 @@ mod timers;
 pub use self::{
     checkpoint::{
         erasures::{BegunErasure, Erasure, ErasureNote, Recorded, Recording},
+        index::{Indexed, read_indexed},
         replay::{RESTORED, UnreadableRecord, shard_of_row},
         retain::undoes_what_was_left,
         rows::Rows,
-        system_row::{SystemRow, base_row, ended_row, family_row},
+        system_row::{SystemRow, base_row, ended_row, family_row, index_row},
     },
     dedup::key::is_key_over,
     execute::{

@@ -28,6 +28,11 @@ pub struct Kind {
     pub event_versions: &'static [(&'static str, u16)],
     /// Clients may send fields that its commands do not have, [`Entity::IGNORES_UNKNOWN_FIELDS`].
     pub ignores_unknown_fields: bool,
+    /// The names of its indexed fields, [`Entity::INDEXED`].
+    pub indexed: Vec<&'static str>,
+    /// The print of these fields, by which [`read_indexed`](super::read_indexed) knows their rows.
+    #[doc(hidden)]
+    pub index_print: u64,
     /// The retention of its events, unless the service says otherwise.
     pub keep: crate::model::Keep,
     /// Its entities are the engine's own, as calls are: clients see nothing of them.

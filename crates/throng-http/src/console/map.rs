@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use throng::{
+    Filter, MatchRange,
     inspect::{ChildrenPage, Glance, HotEntity, Inspect, Whereabouts},
     journal::Address,
 };
@@ -16,10 +17,12 @@ use throng::{
 /// Hot entities that are looked at, so that each is marked where it is listed.
 const HOT_MAX: usize = 1_000;
 const GROUPS_MAX: usize = 100;
+/// Members that are told of a list that entities are filtered by.
+const MEMBERS_MAX: usize = 10;
 /// Entities that are read at once on the way to those that begin with a prefix.
 const STEP: usize = 200;
 
-/// A page of entities, or of children.
+/// A page of children.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
@@ -28,6 +31,21 @@ pub(super) struct PageQuery {
     after: Option<String>,
     #[serde(default = "page")]
     limit: usize,
+}
+
+/// A page of entities of a kind, all or those that a filter matches.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntitiesQuery {
+    #[serde(default)]
+    prefix: String,
+    after: Option<String>,
+    #[serde(default = "page")]
+    limit: usize,
+    #[serde(rename = "where")]
+    filter: Option<String>,
+    /// A text that one of the fields is, or has in its list.
+    holds: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -161,13 +179,7 @@ async fn beginning(
     limit: usize,
 ) -> Answered<Vec<(Box<str>, u64)>> {
     let mut found = Vec::new();
-    // The prefix without its last letter sorts before all ids that begin with the prefix, and close to them.
-    let shorter: String = prefix.chars().take(prefix.chars().count().saturating_sub(1)).collect();
-    let mut at: Option<Box<str>> = match after {
-        Some(after) if after >= prefix => Some(after.into()),
-        _ if prefix.is_empty() => None,
-        _ => Some(just_before(prefix).unwrap_or(shorter).into()),
-    };
+    let mut at: Option<Box<str>> = begin(prefix, after).map(Into::into);
     loop {
         let step = limit.max(STEP);
         let heads = shared
@@ -193,6 +205,17 @@ async fn beginning(
         if is_last {
             return Ok(found);
         }
+    }
+}
+
+/// An id before all that begin with a prefix and come after another id, and close to them; `None`: before all ids.
+fn begin(prefix: &str, after: Option<&str>) -> Option<String> {
+    // The prefix without its last letter sorts before all ids that begin with the prefix.
+    let shorter = || prefix.chars().take(prefix.chars().count().saturating_sub(1)).collect();
+    match after {
+        Some(after) if after >= prefix => Some(after.into()),
+        _ if prefix.is_empty() => None,
+        _ => Some(just_before(prefix).unwrap_or_else(shorter)),
     }
 }
 
@@ -241,12 +264,63 @@ async fn nodes(shared: &Shared, of: &[(usize, &str, Option<u64>)]) -> Answered<V
     Ok(nodes.collect())
 }
 
-pub(super) async fn entities(shared: &Shared, name: &str, asked: PageQuery) -> Answered<Value> {
+pub(super) async fn entities(shared: &Shared, name: &str, asked: EntitiesQuery) -> Answered<Value> {
     let (kind, limit) = (kind(shared, name)?, query::limit(asked.limit)?);
+    if asked.filter.is_some() || asked.holds.is_some() {
+        let begin = begin(&asked.prefix, asked.after.as_deref());
+        let range = MatchRange {
+            prefix: &asked.prefix,
+            after: begin.as_deref(),
+            limit,
+        };
+        return matches(shared, kind, (asked.filter.as_deref(), asked.holds.as_deref()), range).await;
+    }
     let found = beginning(shared, kind, &asked.prefix, asked.after.as_deref(), limit).await?;
     let next = (found.len() >= limit).then(|| found.last().map(|(id, _)| id.clone()));
     let of: Vec<_> = found.iter().map(|(id, seq)| (kind, &**id, Some(*seq))).collect();
     Ok(json!({ "entities": nodes(shared, &of).await?, "next": next.flatten() }))
+}
+
+/// The entities that a filter matches, each with the values of its indexed fields.
+async fn matches(
+    shared: &Shared,
+    kind: usize,
+    (filter, holds): (Option<&str>, Option<&str>),
+    range: MatchRange<'_>,
+) -> Answered<Value> {
+    let names = &shared.engine.registry().kinds()[kind].indexed;
+    let mut filter = Filter::read(filter.unwrap_or_default(), names).map_err(|why| {
+        Problem::malformed(format!("where cannot be read: {why}."))
+            .at_field("where")
+            .boxed()
+    })?;
+    if let Some(text) = holds {
+        filter = filter.holding(text);
+    }
+    let page = shared
+        .engine
+        .matches(kind, &filter, range)
+        .await
+        .map_err(engine_problem)?;
+    let of: Vec<_> = page
+        .found
+        .iter()
+        .map(|found| (kind, &*found.head.id, Some(found.head.seq)))
+        .collect();
+    let mut entities = nodes(shared, &of).await?;
+    for (node, found) in entities.iter_mut().zip(page.found) {
+        let fields = found.fields.into_iter().map(shortened);
+        node["fields"] = names.iter().map(ToString::to_string).zip(fields).collect();
+    }
+    Ok(json!({ "entities": entities, "next": page.next, "examined": page.examined, "unknown": page.unknown }))
+}
+
+/// A field's value, of a list the first members.
+fn shortened(mut value: Value) -> Value {
+    if let Value::Array(members) = &mut value {
+        members.truncate(MEMBERS_MAX);
+    }
+    value
 }
 
 /// Returns the groups of ids after a prefix. Skips from one group to the next without reading the rest of it.

@@ -55,6 +55,7 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
         json!({
             "name": kind.name, "is_actor": kind.is_actor, "is_hidden": is_hidden,
             "keep": of_kind.map(|kind| keep.unwrap_or(kind.keep).to_string()),
+            "fields": of_kind.map(|kind| &*kind.indexed).unwrap_or_default(),
             "state_version": of_kind.map(|kind| kind.state_version),
             "entities": population.map(|population| population.known), "entities_exact": false,
             "resident": population.map(|population| population.resident),

@@ -181,6 +181,56 @@ fn encoded(id: &str) -> String {
 }
 
 #[test]
+fn map_is_filtered_by_fields_that_the_kind_names() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    for (id, capacity) in [("CS-1", 30), ("CS-2", 300), ("CX-1", 300), ("D", 9)] {
+        client.post(
+            &format!("/api/section/{id}/open"),
+            &format!(r#"{{"capacity":{capacity}}}"#),
+        );
+    }
+    client.post("/api/section/CS-2/add-student", r#"{"student":"ann, the first"}"#);
+    assert_eq!(
+        client.get("/admin/overview").json()["kinds"][0]["fields"],
+        json!(["capacity", "last"])
+    );
+    let mut filtered = |filter: &str, more: &str| {
+        let page = client
+            .get(&format!("/admin/map/section?where={}{more}", encoded(filter)))
+            .json();
+        let ids = page["entities"].as_array().unwrap().iter();
+        let ids: Vec<String> = ids.map(|entity| entity["id"].as_str().unwrap().to_owned()).collect();
+        (ids, page)
+    };
+    let (ids, page) = filtered("capacity >= 30", "");
+    assert_eq!(ids, ["CS-1", "CS-2", "CX-1"]);
+    assert_eq!(
+        (&page["examined"], &page["unknown"], &page["next"]),
+        (&json!(4), &json!(0), &Value::Null)
+    );
+    assert_eq!(page["entities"][0]["fields"], json!({"capacity": 30, "last": null}));
+    assert_eq!(filtered(r#"last = "ann, the first""#, "").0, ["CS-2"]);
+    assert_eq!(filtered("capacity >= 30", "&prefix=CS-").0, ["CS-1", "CS-2"]);
+    let (ids, page) = filtered("capacity >= 30", "&limit=2");
+    assert_eq!(
+        (ids, &page["next"]),
+        (vec!["CS-1".into(), "CS-2".into()], &json!("CS-2"))
+    );
+    assert_eq!(filtered("capacity >= 30", "&limit=2&after=CS-2").0, ["CX-1"]);
+    assert_eq!(filtered("capacity >= 30", "&holds=ann%2C%20the%20first").0, ["CS-2"]);
+    assert_eq!(filtered("", "&holds=300").0.len(), 0, "a number is no text");
+    for wrong in ["seats=1", "capacity"] {
+        let refused = client.get(&format!("/admin/map/section?where={}", encoded(wrong)));
+        assert_eq!(refused.json()["field"], "where");
+        refused.problem(400, "malformed");
+    }
+    client
+        .get("/admin/entity/section/CS-1/children?where=capacity%3D1")
+        .problem(400, "malformed");
+}
+
+#[test]
 fn a_map_lists_entities_by_prefix_and_page_and_in_groups() {
     let gateway = plain();
     let mut client = Client::new(&gateway);

@@ -57,6 +57,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     a_state_may_be_newer_than_what_its_checkpoint_covers(harness);
     history_pages_by_count_and_bytes(harness);
     entities_are_listed_in_the_order_of_their_ids(harness);
+    rows_named_by_ids_have_the_order_of_the_list(harness);
     system_rows_are_set_read_and_removed(harness);
     system_rows_of_a_prefix_are_removed_some_at_a_time(harness);
     an_entity_with_a_long_history_is_read_from_any_point(harness);
@@ -549,6 +550,50 @@ pub fn entities_are_listed_in_the_order_of_their_ids<H: Harness>(harness: &H) {
     assert!(bench.ids("sections", None, 10).is_empty(), "another kind");
     let head = bench.ids(KIND, Some("aa"), 1);
     assert_eq!(head, [("ab".to_owned(), 2)], "with its last sequence number");
+}
+
+/// A filter reads the entities of a kind and their rows side by side, in pages.
+pub fn rows_named_by_ids_have_the_order_of_the_list<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    let ids = [
+        "b",
+        "a",
+        "ab",
+        "ä",
+        "a b",
+        "B",
+        "\u{0}",
+        "\u{FFFD}",
+        "\u{1F600}",
+        "\u{E000}",
+        "a\u{0}",
+    ];
+    let row = |id: &str| [b"i", KIND.as_bytes(), b"\0", id.as_bytes()].concat();
+    for id in ids {
+        bench.append(&[id]);
+    }
+    bench.advance(Checkpoint {
+        system: ids.iter().map(|id| (row(id), Some(b"value".to_vec()))).collect(),
+        ..bench.upto_here()
+    });
+    let bench = bench.reopened();
+    let mut after: Option<String> = None;
+    for _ in 0..=ids.len() / 2 {
+        let listed: Vec<String> = bench
+            .ids(KIND, after.as_deref(), 2)
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
+        let begin = after.as_deref().map_or_else(Vec::new, row);
+        let rows = bench.system_page(&row(""), &begin, 2).into_iter().map(|(row, _)| row);
+        assert_eq!(
+            rows.collect::<Vec<_>>(),
+            listed.iter().map(|id| row(id)).collect::<Vec<_>>()
+        );
+        after = listed.last().cloned().or(after);
+    }
+    let last = ids.iter().max().map(ToString::to_string);
+    assert_eq!(after, last, "all of them were paged");
 }
 
 /// The engine's own rows change with the checkpoint they came in.

@@ -14,7 +14,7 @@ use crate::{
     epoch::{Epoch, Member},
     executor::{AnswerSlot, command_of},
     feed::PageLimit,
-    history, listing,
+    filter, history, listing,
     remote::unknown_kind,
     spans::TraceContext,
 };
@@ -73,6 +73,7 @@ impl Driver {
                 Some(epoch) => epoch.deliverer.drop_messages(messages, (by, reason)).await,
                 None => Reply::NotHere,
             },
+            Request::Fields { kind, ids } => self.answer_fields(&kind, ids).await,
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,
         }
     }
@@ -112,6 +113,27 @@ impl Driver {
             Ok(found) => Reply::Listed {
                 shards: epoch.group_commit.shards.bytes().to_vec(),
                 heads: found.into_iter().map(|(id, seq)| (id.into(), seq)).collect(),
+            },
+            Err(error) => Reply::Refused(error.into()),
+        }
+    }
+
+    async fn answer_fields(&self, kind: &str, ids: Vec<String>) -> Reply {
+        let Some(kind) = self.core.context.registry.find(kind) else {
+            return unknown_kind(kind);
+        };
+        let epoch = self.core.epochs.current::<JsonRejection>();
+        let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {
+            return Reply::NotHere;
+        };
+        let ids = ids.into_iter().map(Into::into).collect();
+        match filter::fields_here(&epoch, kind, ids).await {
+            Ok(found) => Reply::Fields {
+                shards: epoch.group_commit.shards.bytes().to_vec(),
+                rows: found
+                    .into_iter()
+                    .map(|(id, row)| (id.into(), row.map(Into::into)))
+                    .collect(),
             },
             Err(error) => Reply::Refused(error.into()),
         }

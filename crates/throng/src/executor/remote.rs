@@ -59,6 +59,7 @@ impl<'a> OwnerOf<'a> {
                 | Reply::Recorded { ref shards }
                 | Reply::Pruned { ref shards, .. }
                 | Reply::Dropped { ref shards, .. }
+                | Reply::Fields { ref shards, .. }
                     if ShardSet::from_bytes(shards).contains(self.shard) => {}
                 _ if host.elapsed_micros() >= self.hold.min(self.until) => {
                     return Err(Error::Unavailable {
@@ -120,7 +121,8 @@ impl Executor {
                 | Reply::Recorded { .. }
                 | Reply::Pruned { .. }
                 | Reply::Operated(_)
-                | Reply::Dropped { .. } => {
+                | Reply::Dropped { .. }
+                | Reply::Fields { .. } => {
                     host.sleep(LOOK_AGAIN).await;
                     return Ok((attempt, Carried::Again));
                 }

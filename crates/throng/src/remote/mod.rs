@@ -74,6 +74,14 @@ pub enum Request {
     /// Something a client asked, and the span of its request as a `traceparent`. Asked where all nodes know
     /// [`TRACES`](throng_journal::features::TRACES).
     AskTraced(Ask, String),
+    /// For the indexed fields of entities, in any shard of that node. Asked where all nodes know
+    /// [`INDEXES`](throng_journal::features::INDEXES).
+    Fields {
+        /// The kind, by name.
+        kind: String,
+        /// The ids of the entities; those of other nodes are left out.
+        ids: Vec<String>,
+    },
 }
 
 /// A decision of an operator about an entity.
@@ -220,6 +228,14 @@ pub enum Reply {
         shards: Vec<u8>,
         /// The number of messages or entities.
         messages: u64,
+    },
+    /// The indexed fields of entities. Those that are not there are left out.
+    Fields {
+        /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
+        #[serde(with = "serde_bytes")]
+        shards: Vec<u8>,
+        /// Ids, each with its row as the store has it; `None`: the fields are not known.
+        rows: Vec<(String, Option<serde_bytes::ByteBuf>)>,
     },
 }
 

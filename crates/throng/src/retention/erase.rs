@@ -24,7 +24,7 @@ use throng_core::{
     model::Error,
     shard::{
         BegunErasure, Erasure, ErasureNote, JsonRejection, OperatorDecision, Shard, base_row, dead_rows, ended_row,
-        family_row, unloadable_row,
+        family_row, index_row, unloadable_row,
     },
 };
 use throng_journal::{
@@ -418,6 +418,7 @@ async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) 
         (base_row(address), None),
         (family_row(address), None),
         (unloadable_row(address), None),
+        (index_row(address), None),
     ];
     let dead_of_it = dead_rows(Some((&address.kind, Some(&address.id))));
     let mut visit = |row: &[u8], _: &[u8]| rows.push((row.to_vec(), None));

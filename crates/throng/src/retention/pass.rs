@@ -22,7 +22,7 @@ use std::{
 use throng_core::{
     limits,
     model::Keep,
-    shard::{Recorded, TIMER_ROWS, base_row, dead_rows, family_row, stored_timer_print},
+    shard::{Recorded, TIMER_ROWS, base_row, dead_rows, family_row, index_row, stored_timer_print},
 };
 use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, WriterId};
 
@@ -327,6 +327,7 @@ impl Passing<'_> {
         });
         if is_gone {
             due.rows.push((family_row(address), None));
+            due.rows.push((index_row(address), None));
         } else {
             let (seq, at) = base;
             let value = [seq, at.writer.0, at.commit.0].map(u64::to_be_bytes).concat();

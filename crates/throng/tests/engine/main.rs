@@ -17,6 +17,7 @@ mod dead;
 mod end;
 mod epochs;
 mod evolution;
+mod filter;
 mod follow;
 mod inside;
 mod kinds;

@@ -1,6 +1,8 @@
 //! The rows that a checkpoint takes from a shard.
 
 pub(super) mod erasures;
+pub(super) mod index;
+mod index_rows;
 pub(super) mod notes;
 pub(super) mod others;
 pub(super) mod replay;

@@ -24,6 +24,12 @@ pub fn base_row(address: &Address) -> Vec<u8> {
     [b"b", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
+/// The system row of an entity's indexed fields; without an id, what those of its kind begin with.
+#[must_use]
+pub fn index_row(address: &Address) -> Vec<u8> {
+    [b"i", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
+}
+
 /// The kind and the id of a row of one entity that begins with this.
 pub(crate) fn read_entity_row(begin: u8, row: &[u8]) -> Option<(&str, &str)> {
     std::str::from_utf8(row.strip_prefix(&[begin])?).ok()?.split_once('\0')

@@ -20,7 +20,7 @@ use super::{
         call::{HearFn, QueryFn},
         observer::CommandObserver,
     },
-    family_row,
+    family_row, index_row,
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
@@ -364,8 +364,8 @@ impl<E: Entity> Entities<E> {
         let slot = self.slots.at(at);
         match &slot.body {
             Body::Resident(resident) if resident.seq > 0 || slot.family.is_some() => {
-                let family = slot.trace.as_ref().is_some_and(|trace| trace.family);
-                let (seq, changed) = (resident.seq, family || resident.seq != resident.stored_seq);
+                let is_due = slot.trace.as_ref().is_some_and(|trace| trace.family || trace.unindexed);
+                let (seq, changed) = (resident.seq, is_due || resident.seq != resident.stored_seq);
                 match (changed, resident.is_gone) {
                     (true, false) => self.store_state(common, at),
                     (true, true) => self.keep_end(common, at),
@@ -402,7 +402,7 @@ impl<E: Entity> Entities<E> {
     }
 
     /// The slots with a trace of this kind.
-    fn traced(&self, which: &dyn Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
+    pub(super) fn traced(&self, which: &dyn Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
         let mut found = Vec::new();
         for hash in &self.traced {
             for at in self.index.iter_hash(spread(*hash)) {
@@ -435,8 +435,12 @@ impl<E: Entity> Entities<E> {
         }
         for at in self.traced(&|_, trace| trace.gone) {
             let slot = self.peek(at);
-            let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
-            rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
+            let address = Address::new(E::KIND, slot.text.clone());
+            rows.system
+                .push((ended_row(&address), Some(slot.ended.to_be_bytes().to_vec())));
+            if !E::INDEXED.is_empty() {
+                rows.system.push((index_row(&address), None));
+            }
             self.trace(common, at).end_given = true;
         }
         for at in self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Quarantined(_))) {
@@ -454,6 +458,7 @@ impl<E: Entity> Entities<E> {
             rows.system
                 .push((row, noted.and_then(|noted| serde_json::to_vec(&noted).ok())));
         }
+        self.index_rows(rows);
         self.given = self.generation;
         for hash in &self.traced {
             let slots = &self.slots;
@@ -517,6 +522,7 @@ impl<E: Entity> Entities<E> {
                     trace.gone = false;
                 }
                 trace.note.stored();
+                trace.unindexed = false;
                 if !trace.is_empty() {
                     self.traced.push(hash);
                     continue;

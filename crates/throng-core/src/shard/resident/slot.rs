@@ -44,6 +44,8 @@ pub(crate) struct Trace {
     pub(crate) gone: bool,
     /// A checkpoint was given that row.
     pub(crate) end_given: bool,
+    /// The store has no row of its indexed fields, or not the right one.
+    pub(crate) unindexed: bool,
 }
 
 /// The approximate bytes of a trace in memory without its content, and of its place in the table's list.
@@ -79,7 +81,12 @@ impl Trace {
 
     /// The store has all of it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone && self.note.is_nothing()
+        self.tail.is_empty()
+            && self.pending.is_none()
+            && !self.family
+            && !self.gone
+            && !self.unindexed
+            && self.note.is_nothing()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::slot::TailEvent;
 use crate::shard::{
-    Call, Common, Erasure, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Rows, Stage,
-    Unloadable,
+    Call, Common, Erasure, Glance, Indexed, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Rows,
+    Stage, Unloadable,
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
@@ -76,6 +76,9 @@ pub(crate) trait Table: Any + Send {
         entity: (u64, &str),
         wanted: &Inspect,
     ) -> Option<Result<Inspected, String>>;
+
+    /// The indexed fields of an entity.
+    fn indexed(&mut self, common: &mut Common, hash: u64, id: &str) -> Indexed;
 
     /// About how many entities there are, in memory or not.
     fn known(&self) -> usize;
@@ -186,6 +189,10 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         wanted: &Inspect,
     ) -> Option<Result<Inspected, String>> {
         Self::inspect(self, common, entity, wanted)
+    }
+
+    fn indexed(&mut self, common: &mut Common, hash: u64, id: &str) -> Indexed {
+        Self::indexed(self, common, hash, id)
     }
 
     fn known(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng::model::{self, Answer, Entity, Event, Moment, Query, Rejection, TextId, Turn};
+use throng::model::{self, Answer, Entity, Event, IndexedField, Moment, Query, Rejection, TextId, Turn};
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Section {
@@ -117,6 +117,10 @@ impl Entity for Section {
         "ponder",
         "crash",
         "sign",
+    ];
+    const INDEXED: &'static [IndexedField<Self>] = &[
+        IndexedField::of("capacity", |section| section.capacity.into()),
+        IndexedField::of("last", |section| section.students.last().cloned().into()),
     ];
     type Id = String;
     type Command = Command;

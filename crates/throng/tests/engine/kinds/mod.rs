@@ -152,6 +152,11 @@ impl Entity for Account {
     type Reply = Balance;
     type Rejection = Short;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
+    const INDEXED: &'static [IndexedField<Self>] = &[
+        IndexedField::of("balance", |account| account.balance.into()),
+        IndexedField::of("last", |account| account.heard.last().cloned().into()),
+        IndexedField::of("heard", |account| account.heard.clone().into()),
+    ];
 
     fn creates(command: &Command) -> bool {
         matches!(command, Command::Open { .. } | Command::Ask { .. } | Command::Reopen)
