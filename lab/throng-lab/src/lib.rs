@@ -11,6 +11,7 @@ mod day;
 mod entities;
 mod faults;
 mod fill;
+mod filters;
 mod followers;
 mod http;
 mod http_client;
@@ -70,6 +71,8 @@ enum LabCommand {
     Queue(queue::QueueArguments),
     /// Many entities: bytes each in memory, time to bring one back from the store.
     Entities(entities::EntitiesArguments),
+    /// Fields to filter by: CPU a command at a rate with them and without, the time of a filter.
+    Filters(filters::FiltersArguments),
     /// Durable commands over WebSockets against the same over HTTP, one at a time and in batches.
     Websocket(websocket::WebsocketArguments),
     /// Live followers of a kind and of entities: the service's CPU an event delivered, to a few and to many.
@@ -137,6 +140,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Postgres(arguments) => postgres::run(arguments),
         LabCommand::Queue(arguments) => queue::run(arguments),
         LabCommand::Entities(arguments) => entities::run(arguments),
+        LabCommand::Filters(arguments) => filters::run(arguments),
         LabCommand::Websocket(arguments) => websocket::run(arguments),
         LabCommand::Followers(arguments) => followers::run(arguments),
         LabCommand::Shows(arguments) => shows::run(arguments),

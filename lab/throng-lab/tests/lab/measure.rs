@@ -27,6 +27,18 @@ fn the_log_is_measured_as_a_recorder_at_three_sizes() {
 }
 
 #[test]
+fn fields_to_filter_by_are_measured_beside_none() {
+    let figures = measured(&["filters", "--rate", "500", "--seconds", "1", "--entities", "300"]);
+    let rows = figures["filters"].as_array().unwrap();
+    let fields: Vec<_> = rows.iter().map(|row| row["fields"].as_u64().unwrap()).collect();
+    assert_eq!(fields, [0, 3]);
+    for row in rows {
+        assert_positive(row, &["commands_per_s", "cpu_us", "p99_ms", "store_bytes"]);
+    }
+    assert_positive(&rows[1], &["filter_ms", "filter_of_rows_ms"]);
+}
+
+#[test]
 fn durable_commands_are_measured_beside_an_echo() {
     let figures = measured(&[
         "http",
