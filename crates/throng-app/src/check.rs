@@ -1,5 +1,7 @@
 //! The command `check`: reads a journal with this program before a roll-out, and tells what it does not understand.
 
+#[cfg(feature = "s3")]
+use crate::objects::Part;
 use anyhow::Context as _;
 use clap::Args;
 use std::process::ExitCode;
@@ -56,6 +58,11 @@ impl CheckArguments {
                 HistoryPart::Commit(found) => commit(found),
                 HistoryPart::Damage(damage) => Err(damage),
                 HistoryPart::Writer { .. } => Ok(()),
+            })?,
+            #[cfg(feature = "s3")]
+            JournalLocation::Objects(location) => crate::objects::walk(location, &mut |part| match part {
+                Part::Commit(found) => commit(found),
+                Part::Writer => Ok(()),
             })?,
         }
         let report = checker.finish();

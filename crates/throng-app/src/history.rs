@@ -169,5 +169,11 @@ fn refuse_in_use(place: &JournalLocation) -> anyhow::Result<()> {
         }
         #[cfg(feature = "postgres")]
         JournalLocation::Postgres(options) => Ok(throng_postgres::tools::refuse_in_use(options)?),
+        #[cfg(feature = "s3")]
+        JournalLocation::Objects(_) => {
+            bail!(
+                "nothing tells here if a service uses a journal on object storage: ask the running service, with POST /admin/…"
+            )
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `throng journal`: look at a journal, check it, copy it, move it.
 
+#[cfg(feature = "s3")]
+use crate::objects;
 use crate::{
     App,
     history::{EraseArguments, PruneArguments},
@@ -28,12 +30,18 @@ use throng_log::{
     Options,
     tools::{self, ExportOptions, Exported, ImportOptions, Imported, InspectOptions, LiveBackup, Until},
 };
+#[cfg(feature = "s3")]
+use throng_object_storage::S3Location;
 #[cfg(feature = "postgres")]
 use throng_postgres::{
     PostgresOptions,
     tools::{self as postgres, HistoryPart, Import},
 };
 
+/// The answer of the tools that do not read object storage.
+#[cfg(feature = "s3")]
+const NOT_YET: &str =
+    "this does not take a journal on object storage yet; `journal verify`, `check` and `trace` read one";
 /// The time between two looks of a backup that follows.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
@@ -90,6 +98,8 @@ enum Source {
     Directory(PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(Box<PostgresOptions>),
+    #[cfg(feature = "s3")]
+    Objects(Box<S3Location>),
 }
 
 /// Reads a location. The parser of the arguments does not: it would show what it cannot read, with the password in it.
@@ -98,6 +108,8 @@ fn source(text: &str) -> anyhow::Result<Source> {
         JournalLocation::Directory(directory) => Ok(Source::Directory(directory)),
         #[cfg(feature = "postgres")]
         JournalLocation::Postgres(options) => Ok(Source::Postgres(options)),
+        #[cfg(feature = "s3")]
+        JournalLocation::Objects(location) => Ok(Source::Objects(location)),
         JournalLocation::Memory => bail!("what is in memory is gone: name a directory or a database"),
     }
 }
@@ -124,6 +136,8 @@ impl Directory {
             Source::Postgres(_) => {
                 bail!("this is for data directories; PostgreSQL has tools of its own for it, see docs/postgresql.md")
             }
+            #[cfg(feature = "s3")]
+            Source::Objects(_) => bail!("{NOT_YET}"),
         }
     }
 }
@@ -229,6 +243,12 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
                 Source::Directory(data) => tools::verify(&options, data)?,
                 #[cfg(feature = "postgres")]
                 Source::Postgres(options) => postgres::verify(options)?,
+                #[cfg(feature = "s3")]
+                Source::Objects(location) => {
+                    let found = objects::verify(location)?;
+                    print(&found, json)?;
+                    return Ok(sound(found.is_sound()));
+                }
             };
             print(&found, json)?;
             Ok(sound(found.is_sound()))
@@ -240,6 +260,8 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
             ),
             #[cfg(feature = "postgres")]
             Source::Postgres(options) => print(&postgres::losses(options)?, json),
+            #[cfg(feature = "s3")]
+            Source::Objects(_) => bail!("{NOT_YET}"),
         },
         JournalCommand::Export(arguments) => export(arguments, json),
         JournalCommand::Import(arguments) => import(arguments, json),
@@ -321,6 +343,8 @@ fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode>
         Source::Directory(data) => print(&tools::inspect(&Options::default(), data, &what)?, json),
         #[cfg(feature = "postgres")]
         Source::Postgres(options) => print(&postgres::inspect(options, &what)?, json),
+        #[cfg(feature = "s3")]
+        Source::Objects(_) => bail!("{NOT_YET}"),
     }
 }
 
@@ -338,6 +362,8 @@ fn write_lines(from: &Source, out: &mut dyn Write, how: ExportOptions) -> Result
             })?;
             lines.finish()
         }
+        #[cfg(feature = "s3")]
+        Source::Objects(_) => Err(Error::Refused(NOT_YET.into())),
     }
 }
 
@@ -408,6 +434,8 @@ fn read_lines(to: &Source, lines: &mut dyn BufRead, how: ImportOptions) -> Resul
             target.0.finish()?;
             Ok(imported)
         }
+        #[cfg(feature = "s3")]
+        Source::Objects(_) => Err(Error::Refused(NOT_YET.into())),
     }
 }
 
@@ -420,6 +448,8 @@ fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
             postgres::refuse_in_use(options)?;
             None
         }
+        #[cfg(feature = "s3")]
+        Source::Objects(_) => bail!("{NOT_YET}"),
     };
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
     thread::scope(|scope| {

@@ -58,6 +58,7 @@
 //! |---|---|
 //! | `mimalloc` (on) | [`Allocator`], for a program's `#[global_allocator]`; it compiles C |
 //! | `postgres` | journals on PostgreSQL: `--journal postgres://…` |
+//! | `s3` | journals on object storage: `--journal s3://…` |
 //! | `otlp` (on) | traces to an OpenTelemetry collector: `--otlp http://…` |
 //! | `bench` | the command `bench` |
 //!
@@ -77,6 +78,8 @@ mod history;
 mod journal;
 mod limits;
 mod logging;
+#[cfg(feature = "s3")]
+mod objects;
 mod open_files;
 mod operator;
 mod place;

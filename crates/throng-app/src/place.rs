@@ -1,4 +1,4 @@
-//! The location of a journal: a directory, a PostgreSQL database, or memory.
+//! The location of a journal: a directory, a PostgreSQL database, a bucket of an object storage, or memory.
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -13,6 +13,8 @@ use throng::{
     journal::{self, Directory, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views},
     model::Timestamp,
 };
+#[cfg(feature = "s3")]
+use throng_object_storage::S3Location;
 #[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
@@ -26,17 +28,22 @@ pub enum JournalLocation {
     /// A schema of a database.
     #[cfg(feature = "postgres")]
     Postgres(Box<PostgresOptions>),
+    /// A prefix in a bucket of an object storage.
+    #[cfg(feature = "s3")]
+    Objects(Box<S3Location>),
     /// The process's memory: everything is lost with it.
     Memory,
 }
 
 impl JournalLocation {
-    /// `directory`, `postgresql` or `memory`: what the console's API calls it.
+    /// `directory`, `postgresql`, `object-storage` or `memory`: what the console's API calls it.
     pub(crate) fn medium(&self) -> &'static str {
         match self {
             Self::Directory(_) => "directory",
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => "postgresql",
+            #[cfg(feature = "s3")]
+            Self::Objects(_) => "object-storage",
             Self::Memory => "memory",
         }
     }
@@ -57,6 +64,15 @@ impl FromStr for JournalLocation {
             return Err("a database is written postgres://USER@HOST:PORT/DATABASE, with two slashes".into());
         }
         match text.split_once(':') {
+            #[cfg(feature = "s3")]
+            Some(("s3", _)) => match text.parse::<S3Location>() {
+                Ok(location) => Ok(Self::Objects(Box::new(location))),
+                Err(error) => Err(error.to_string()),
+            },
+            #[cfg(not(feature = "s3"))]
+            Some(("s3", _)) => {
+                Err("this program was built without object storage: build it with the feature `s3` of throng-app".into())
+            }
             #[cfg(not(feature = "postgres"))]
             Some(("postgres" | "postgresql", _)) => {
                 Err("this program was built without PostgreSQL: build it with the \
@@ -66,7 +82,9 @@ impl FromStr for JournalLocation {
             Some(("file", directory)) if !directory.is_empty() => Ok(Self::Directory(directory.into())),
             Some(("memory", "")) => Ok(Self::Memory),
             _ if text.is_empty() || text == "file:" || text.contains("://") => {
-                Err("write a directory, file:DIR, postgres://user:password@host:port/database, or memory:".into())
+                Err(
+                    "write a directory, file:DIR, postgres://user:password@host:port/database, s3://bucket/prefix, or memory:".into(),
+                )
             }
             _ => Ok(Self::Directory(text.into())),
         }
@@ -79,6 +97,8 @@ impl fmt::Display for JournalLocation {
             Self::Directory(directory) => directory.display().fmt(f),
             #[cfg(feature = "postgres")]
             Self::Postgres(options) => options.place().fmt(f),
+            #[cfg(feature = "s3")]
+            Self::Objects(location) => location.fmt(f),
             Self::Memory => "memory".fmt(f),
         }
     }
@@ -88,7 +108,8 @@ impl fmt::Display for JournalLocation {
 #[derive(Clone, Debug, Args)]
 pub struct LocationArguments {
     /// The location of the journal: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
-    /// options follow), or memory: for nothing that stays. A password is better given as PGPASSWORD.
+    /// options follow), s3://BUCKET/PREFIX (docs/object-storage.md), or memory: for nothing that stays. A password is better given as
+    /// PGPASSWORD.
     #[arg(long, value_name = "PLACE", conflicts_with = "data")]
     journal: Option<String>,
     /// The directory of the embedded journal, short for --journal file:DIR; created if it is not there. data/ and the
@@ -237,8 +258,8 @@ pub(crate) struct Opening {
     pub(crate) calls: Option<OpenCalls>,
     /// The time for which an engine of a cluster may answer from memory after its last sign of life.
     #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "there is no cluster without it")
+        not(any(feature = "postgres", feature = "s3")),
+        expect(dead_code, reason = "no other journal has one")
     )]
     pub(crate) lease: Option<Duration>,
     /// The service's release.
@@ -352,6 +373,29 @@ impl JournalLocation {
                     directory: Some(opened.directory),
                 })
             }
+            #[cfg(feature = "s3")]
+            (Self::Objects(location), _) => {
+                if !sync_delay.is_zero() {
+                    bail!("--sync-delay slows the embedded journal only");
+                }
+                if how.archive.is_some() {
+                    bail!("--archive is the embedded journal's; see docs/object-storage.md");
+                }
+                if how.on_loss != OnLoss::Stop || how.accept_loss.is_some() {
+                    bail!(
+                        "--on-loss and --accept-loss are for other journals: a service on object storage ends if commits are lost, and says which"
+                    );
+                }
+                let opened = crate::objects::open(location, how.lease)?;
+                Ok(Opened {
+                    journal: opened.journal,
+                    store: opened.store,
+                    // Made anew at each start.
+                    views: Arc::new(MemoryViews::new()),
+                    restored_at: None,
+                    directory: None,
+                })
+            }
         }
     }
 }
@@ -387,6 +431,10 @@ impl JournalLocation {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(options) => Ok(open_postgres((**options).clone())?.views),
+            #[cfg(feature = "s3")]
+            Self::Objects(_) => {
+                bail!("read models of a journal on object storage are in the service's memory, made anew at each start")
+            }
         }
     }
 }

@@ -126,3 +126,67 @@ impl Entry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_journal::{Address, CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, WriterId};
+
+    const HEAD: Head = Head {
+        name: 7 << 90,
+        nonce: 9 << 80,
+        number: 3,
+        before: 0xdead_beef,
+    };
+
+    fn commit() -> Commit {
+        let mut open = CommitBuilder::default();
+        open.push(
+            RecordKind::Event,
+            ShardId(1),
+            &Address::new("kind", "a"),
+            1,
+            "Added",
+            1,
+            b"body",
+        );
+        let mut commit = open.finish(Stamp::new(WriterId(1), CommitNo(HEAD.number), 0));
+        commit.seal(&[]);
+        commit
+    }
+
+    #[test]
+    fn bodies_are_read_as_they_were_made() {
+        let (body, made) = of_commit(HEAD, commit().bytes());
+        let Ok(Entry::Commit {
+            head,
+            sum,
+            commit: read,
+        }) = parse(&body, HEAD.name, HEAD.number)
+        else {
+            panic!("it is a commit");
+        };
+        assert_eq!((head, sum, read), (HEAD, made, commit()));
+        let seal = parse(&of_seal(HEAD), HEAD.name, HEAD.number).unwrap();
+        assert!(matches!(seal, Entry::Seal { nonce } if nonce == HEAD.nonce));
+    }
+
+    #[test]
+    fn no_changed_byte_passes_for_a_body() {
+        let (body, _) = of_commit(HEAD, commit().bytes());
+        assert!(parse(&body, HEAD.name + 1, HEAD.number).is_err());
+        assert!(parse(&body, HEAD.name, HEAD.number + 1).is_err());
+        // The reserved bytes mean nothing.
+        for at in (0..60).chain(HEADER_BYTES..body.len()) {
+            let mut changed = body.to_vec();
+            changed[at] ^= 1;
+            assert!(parse(&changed, HEAD.name, HEAD.number).is_err(), "byte {at}");
+        }
+        for length in 0..body.len() {
+            assert!(
+                parse(&body[..length], HEAD.name, HEAD.number).is_err(),
+                "{length} bytes"
+            );
+        }
+    }
+}

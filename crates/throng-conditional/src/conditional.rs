@@ -13,8 +13,8 @@
 //!
 //! # What the protocol believes
 //!
-//! The protocol relies on `put_new` (of several one wins) and on `replace` (of several that name one version one wins). A race tests both
-//! before the first use. Everything else may be stale: a `get` that finds nothing, an old body, a list.
+//! The protocol relies on `put_new` (of several one wins) and on `replace` (of several that name one version one wins). A trial tests both
+//! before the first use. Everything else may be stale: a `get` that finds nothing, an old body. The protocol lists nothing.
 
 use bytes::Bytes;
 use throng_journal::Later;
@@ -73,24 +73,6 @@ pub enum Fault {
     Refused(String),
 }
 
-/// A part of a listing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// Keys in ascending order of their bytes, without the adapter's prefix. May be stale: keys may be missing, or name what is gone.
-    pub keys: Vec<Listed>,
-    /// More may follow after the last key here.
-    pub has_more: bool,
-}
-
-/// An object in a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The whole key.
-    pub key: String,
-    /// The length of the body.
-    pub bytes: u64,
-}
-
 /// Objects under keys, with conditional puts.
 pub trait ConditionalStore: Send + Sync + 'static {
     /// Creates an object unless one of this key exists (`If-None-Match: *`). Of all requests that name a key, those of others and those
@@ -132,10 +114,4 @@ pub trait ConditionalStore: Send + Sync + 'static {
     /// # Errors
     /// [`Fault`]; the object may be there or gone then.
     fn delete<'a>(&'a self, key: &'a str) -> Later<'a, Result<(), Fault>>;
-
-    /// Lists keys that begin with a prefix and come after `after` (`""`: from the first on), one page of the store's own size.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> Later<'a, Result<Page, Fault>>;
 }

@@ -1,6 +1,7 @@
 //! Journal, directory and store of a Throng engine on any store with a conditional put: object storage, Cassandra.
 //!
-//! The crate makes no request by itself: an adapter implements [`ConditionalStore`], and a [`Host`] lends tasks, clocks and randomness. The
+//! The crate makes no request by itself: an adapter implements [`ConditionalStore`], and a [`Host`] lends tasks, clocks and randomness; [`Machine`] is the one
+//! outside simulations. The
 //! protocol stands in `docs/decisions/032-conditional-puts.md`.
 //!
 //! ```text
@@ -15,18 +16,21 @@ mod conditional;
 mod directory;
 mod host;
 mod journal;
+mod machine;
 mod members;
-mod race;
 mod root;
 mod store;
 mod streams;
+mod trial;
 
-pub use conditional::{ConditionalStore, Fault, Listed, Object, Page, PutNew, Replaced, Version};
+pub use conditional::{ConditionalStore, Fault, Object, PutNew, Replaced, Version};
 pub use directory::ConditionalDirectory;
 pub use host::Host;
 pub use journal::{ConditionalJournal, ConditionalOptions};
-pub use race::race;
+pub use machine::Machine;
+pub use root::KEY as ROOT;
 pub use store::ConditionalStates;
+pub use trial::{Unfit, trial};
 
 use std::sync::Arc;
 
@@ -41,7 +45,7 @@ pub struct Opened {
     pub directory: Arc<ConditionalDirectory>,
 }
 
-/// Opens a journal and its store. Makes no request: the first use does.
+/// Opens a journal and its store. Makes no request: the first use does. A store passes the [`trial`] before the first journal is begun on it.
 #[must_use]
 pub fn open_conditional(store: Arc<dyn ConditionalStore>, host: Arc<dyn Host>, options: ConditionalOptions) -> Opened {
     let journal = ConditionalJournal::new(store, host, options);

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 use throng_journal::{Error, NodeId, ShardSet, WriterId};
 
-pub(crate) const KEY: &str = "root.json";
+/// The key of the object that a journal has before it has any other.
+pub const KEY: &str = "root.json";
 const FORMAT: u32 = 1;
 /// Nonces of earlier revisions that a root carries.
 const TRAIL_MAX: usize = 64;

@@ -2,6 +2,8 @@
 
 mod chain;
 
+#[cfg(feature = "s3")]
+use crate::objects::Part;
 use crate::{
     App,
     journal::address,
@@ -77,6 +79,13 @@ fn walk(place: &JournalLocation, each: &mut dyn FnMut(&Commit)) -> anyhow::Resul
             }
             HistoryPart::Damage(damage) => Err(damage),
             HistoryPart::Writer { .. } => Ok(()),
+        })?,
+        #[cfg(feature = "s3")]
+        JournalLocation::Objects(location) => crate::objects::walk(location, &mut |part| {
+            if let Part::Commit(found) = part {
+                each(found);
+            }
+            Ok(())
         })?,
     }
     Ok(())

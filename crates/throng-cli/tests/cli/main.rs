@@ -12,6 +12,7 @@ mod kit;
 mod krl;
 mod load;
 mod new;
+mod objects;
 mod postgres;
 mod rolling;
 mod serve;

@@ -5,12 +5,11 @@ use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     future::poll_fn,
-    ops::Bound,
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
     time::Duration,
 };
-use throng_conditional::{ConditionalStore, Fault, Listed, Object, Page, PutNew, Replaced, Version};
+use throng_conditional::{ConditionalStore, Fault, Object, PutNew, Replaced, Version};
 use throng_journal::Later;
 
 /// Chances, each of a thousand.
@@ -91,7 +90,6 @@ enum Request {
     Replace(String, Bytes, Version),
     Get(String),
     Delete(String),
-    List(String, String),
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +98,6 @@ enum Answer {
     Replaced(Replaced),
     Got(Option<Object>),
     Deleted,
-    Listed(Page),
     Busy,
 }
 
@@ -170,18 +167,6 @@ impl Server {
                     stored.set(None, world.now());
                 }
                 Answer::Deleted
-            }
-            Request::List(prefix, after) => {
-                let range = objects.range::<str, _>((Bound::Excluded(&**after), Bound::Unbounded));
-                let range = range.filter(|(key, stored)| key.starts_with(&**prefix) && stored.body.is_some());
-                let keys = range.map(|(key, stored)| Listed {
-                    key: key.clone(),
-                    bytes: stored.body.as_ref().map_or(0, |body| body.len() as u64),
-                });
-                Answer::Listed(Page {
-                    keys: keys.collect(),
-                    has_more: false,
-                })
             }
         }
     }
@@ -311,13 +296,49 @@ impl ConditionalStore for Remote {
             }
         })
     }
+}
 
-    fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> Later<'a, Result<Page, Fault>> {
-        Box::pin(async move {
-            match self.ask(Request::List(prefix.to_owned(), after.to_owned())).await {
-                Answer::Listed(page) => Ok(page),
-                _ => busy(),
-            }
-        })
+/// The store without a network: each request is answered at once.
+pub(crate) struct Plain(pub(crate) Arc<Server>);
+
+impl Plain {
+    fn ask(&self, request: Request) -> Answer {
+        self.0.handle(&World::new(0), Weather::FAIR, &request)
+    }
+}
+
+fn now<'a, T: Send + 'a>(value: T) -> Later<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl ConditionalStore for Plain {
+    fn put_new<'a>(&'a self, key: &'a str, body: Bytes) -> Later<'a, PutNew> {
+        match self.ask(Request::PutNew(key.to_owned(), body)) {
+            Answer::PutNew(put) => now(put),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn replace<'a>(&'a self, key: &'a str, body: Bytes, seen: &'a Version) -> Later<'a, Replaced> {
+        match self.ask(Request::Replace(key.to_owned(), body, seen.clone())) {
+            Answer::Replaced(replaced) => now(replaced),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> Later<'a, Result<Option<Object>, Fault>> {
+        match self.ask(Request::Get(key.to_owned())) {
+            Answer::Got(found) => now(Ok(found)),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn version<'a>(&'a self, key: &'a str) -> Later<'a, Result<Option<Version>, Fault>> {
+        Box::pin(async move { Ok(self.get(key).await?.map(|object| object.version)) })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> Later<'a, Result<(), Fault>> {
+        self.ask(Request::Delete(key.to_owned()));
+        now(Ok(()))
     }
 }
