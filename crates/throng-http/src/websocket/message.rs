@@ -58,6 +58,7 @@ pub(crate) struct Query<'a> {
     /// The arguments as a query string.
     pub(super) arguments: String,
     pub(super) timeout: Option<Duration>,
+    pub(super) traceparent: Option<Cow<'a, str>>,
 }
 
 impl Query<'_> {
@@ -70,6 +71,7 @@ impl Query<'_> {
             query: self.query.map(own),
             arguments: self.arguments,
             timeout: self.timeout,
+            traceparent: self.traceparent.map(own),
         }
     }
 }
@@ -219,6 +221,7 @@ fn message_of(fields: Fields<'_>) -> Result<Message<'_>, Box<Problem>> {
             query: of(fields.query),
             arguments: arguments(fields.arguments)?,
             timeout,
+            traceparent: of(fields.traceparent),
         })),
         "subscribe" => Ok(Message::Subscribe(Subscribe {
             kind: kind(fields.kind)?,
