@@ -1,6 +1,9 @@
 //! The caller of a request, the access it asks for, and the fields of a head that tell of it.
 
-use crate::{admission::Client, problem::Problem};
+use crate::{
+    admission::Client,
+    problem::{Answered, Problem},
+};
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request::Parts, uri::Authority};
 use serde_json::{Map, Value};
@@ -142,10 +145,30 @@ impl FromStr for Role {
     }
 }
 
+/// A person or program that has a role in administration.
+#[derive(Clone, Debug)]
+pub(crate) struct Administrates {
+    /// The caller's name, the token's name in its file, `token` for the one of `--admin-token`, `local` for a program of this machine.
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
+
+impl Administrates {
+    /// Refuses what needs a greater role.
+    pub(crate) fn need(self, needed: Role) -> Answered<Self> {
+        if self.role >= needed {
+            return Ok(self);
+        }
+        let Self { name, role } = self;
+        let detail = format!("{name} has the role {role} in administration, and this needs {needed}.");
+        Err(Problem::forbidden(detail).boxed())
+    }
+}
+
 /// Whoever sends this may administrate, and sends it where administration comes in. An app's handler takes it as an extractor; everybody else
 /// is refused with 404, as by the gateway's own routes for administration.
 ///
-/// A viewer is one in requests that read (GET, HEAD); all others need an operator.
+/// A viewer is one in requests that read (GET, HEAD); all others need an operator. A route whose GET changes something takes [`MayAct`], too.
 #[derive(Clone, Copy, Debug)]
 pub struct Administrator(pub(crate) Role);
 
@@ -166,6 +189,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Administrator {
             .get()
             .copied()
             .ok_or_else(Problem::no_administration_here)
+    }
+}
+
+/// Refuses a viewer on the listener for administration, with 403. An app's handler takes it as an extractor where a GET changes something;
+/// [`Once`](crate::Once) does so by itself. It lets all others in: what callers of the service may is for the service to say.
+#[derive(Clone, Copy, Debug)]
+pub struct MayAct(());
+
+impl<S: Send + Sync> FromRequestParts<S> for MayAct {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let by = parts.extensions.get::<Administrates>().cloned();
+        by.map_or(Ok(()), |by| by.need(Role::Operator).map(drop))
+            .map_err(|problem| *problem)?;
+        Ok(Self(()))
     }
 }
 

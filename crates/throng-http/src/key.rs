@@ -1,4 +1,4 @@
-//! Idempotency keys as their callers' own.
+//! Idempotency keys: checked as they come, and as their callers' own.
 
 use crate::limits::KEY_BYTES_MAX;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -9,6 +9,24 @@ use std::borrow::Cow;
 const OWNED: char = '@';
 /// Characters that stand for the owner.
 const OWNER_LENGTH: usize = 16;
+
+/// Returns a key as a client has written it, or the reason why it is none: of HTTP, of a WebSocket.
+pub(crate) fn checked_key(written: &[u8]) -> Result<String, String> {
+    let found = match written.len() {
+        0 => "is empty".to_owned(),
+        length if length > KEY_BYTES_MAX => format!("has {length} bytes"),
+        _ => {
+            let text = String::from_utf8_lossy(written);
+            match text.char_indices().find(|(_, letter)| !letter.is_ascii_graphic()) {
+                None => return Ok(text.into_owned()),
+                Some((at, letter)) => format!("has {letter:?} at byte {at}"),
+            }
+        }
+    };
+    Err(format!(
+        "{found}; expected one key of 1 to {KEY_BYTES_MAX} visible ASCII characters"
+    ))
+}
 
 /// The key as its caller's own, by the name of that: the same key of another caller is another one, so that nobody learns or takes the keys of others.
 pub(crate) fn own_key<'a>(caller: Option<&str>, key: Cow<'a, str>) -> Cow<'a, str> {
@@ -43,6 +61,29 @@ pub(crate) fn written_key(own: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn key_has_1_to_255_visible_ascii_characters() {
+        let longest = "~".repeat(KEY_BYTES_MAX);
+        for key in ["!", "a\"b", &longest] {
+            assert_eq!(checked_key(key.as_bytes()).as_deref(), Ok(key));
+        }
+        for (key, found) in [
+            (
+                &b""[..],
+                "is empty; expected one key of 1 to 255 visible ASCII characters",
+            ),
+            (&[b'k'; 256], "has 256 bytes;"),
+            (b"a b", "has ' ' at byte 1;"),
+            (b"\tk", "has '\\t' at byte 0;"),
+            (b"k\x7f", "has '\\u{7f}' at byte 1;"),
+            ("kä".as_bytes(), "has 'ä' at byte 1;"),
+            (b"k\xff", "has '\u{fffd}' at byte 1;"),
+        ] {
+            let why = checked_key(key).unwrap_err();
+            assert!(why.starts_with(found), "{why}");
+        }
+    }
 
     #[test]
     fn key_is_its_callers_own_whatever_others_write() {

@@ -164,7 +164,7 @@ pub mod fuzzing {
 pub use access_log::AccessLog;
 pub use audit::{Audit, AuditCommand, AuditEvent, AuditId, AuditRejection, AuditedAction, AuditedEnd};
 pub use behind::Behind;
-pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, Means, Role};
+pub use caller::{Access, Action, Administrator, Caller, KnowsCallers, MayAct, Means, Role};
 pub use console_state::Cluster;
 pub use error::{FileError, StartError};
 pub use gateway::Gateway;

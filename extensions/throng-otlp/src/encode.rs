@@ -79,6 +79,7 @@ pub(crate) fn span(out: &mut Vec<u8>, span: &Span<'_>) {
     let kind = match span.kind {
         SpanKind::Internal => 1,
         SpanKind::Server => 2,
+        SpanKind::Client => 3,
         SpanKind::Consumer => 5,
     };
     message(out, 2, |out| {

@@ -154,6 +154,88 @@ fn websocket_command_is_part_of_its_senders_trace() {
 }
 
 #[test]
+fn websocket_query_is_part_of_its_senders_trace() {
+    let (collector, mut service) = Service::traced(options(0.0));
+    service.post(
+        "/api/asker/a/Ask",
+        Some(&traceparent("01")),
+        r#"{"wanted":"Answer"}"#,
+        200,
+    );
+    service.told("a");
+    service.socket_query(&traceparent("01"));
+    let spans = service.spans_with(&collector, "QUERY /api/asker/{id}/told");
+    let request = only(&spans, "QUERY /api/asker/{id}/told");
+    assert_eq!(
+        (request.trace_id.as_slice(), request.parent_span_id.as_slice()),
+        (&TRACE.to_be_bytes()[..], &CALLER.to_be_bytes()[..])
+    );
+    assert_eq!(attribute(request, "http.response.status_code"), "200");
+    service.stop();
+}
+
+#[test]
+fn own_route_has_a_span_that_its_commands_are_part_of() {
+    let (collector, mut service) = Service::traced(options(0.0));
+    service.get("/shop/secret-id/hit", &traceparent("01"), 200);
+    service.get("/shop/secret-id/fail", &traceparent("01"), 502);
+    service.get("/nothing/secret-id", &traceparent("01"), 404);
+    let spans = service.spans_with(&collector, "projection hits");
+    let request = only(&spans, "GET /shop/{id}/hit");
+    assert_eq!(
+        (request.parent_span_id.as_slice(), request.kind),
+        (&CALLER.to_be_bytes()[..], 2)
+    );
+    let commits = spans.iter().filter(|span| span.name == "commit");
+    assert!(
+        commits
+            .flat_map(|commit| &commit.links)
+            .any(|link| link.span_id == request.span_id),
+        "{spans:#?}"
+    );
+    let failed = only(&spans, "GET /shop/{id}/fail");
+    assert_eq!(failed.status.as_ref().unwrap().code, 2);
+    assert_eq!(attribute(only(&spans, "GET"), "http.response.status_code"), "404");
+    assert!(!format!("{spans:?}").contains("secret-id"), "{spans:#?}");
+    service.stop();
+}
+
+#[test]
+fn attempt_is_part_of_the_turn_that_calls() {
+    let (collector, mut service) = Service::traced(options(0.0));
+    service.post(
+        "/api/asker/secret-id/Ask",
+        Some(&traceparent("01")),
+        r#"{"wanted":"Answer"}"#,
+        200,
+    );
+    let told = service.told("secret-id");
+    let spans = service.spans_with(&collector, "call echo");
+    let call = only(&spans, "call echo");
+    let span = u64::from_be_bytes(call.span_id.as_slice().try_into().unwrap());
+    assert_eq!(told, format!("00-{TRACE:032x}-{span:016x}-01"), "the provider is told");
+    let begun = spans.iter().find(|span| span.span_id == call.parent_span_id).unwrap();
+    assert_eq!((begun.name.as_str(), call.kind), ("message call-echo/begin", 3));
+    assert_eq!(
+        (attribute(call, "throng.attempt"), attribute(call, "throng.outcome")),
+        ("1".into(), "answered".into())
+    );
+    assert!(!format!("{spans:?}").contains("secret-id"), "{spans:#?}");
+    service.stop();
+}
+
+#[test]
+fn attempt_without_an_answer_is_traced_at_ratio_zero() {
+    let (collector, mut service) = Service::traced(options(0.0));
+    service.post("/api/asker/a/Ask", None, r#"{"wanted":"Nothing"}"#, 200);
+    let spans = service.spans_with(&collector, "call echo");
+    let call = spans.iter().find(|span| span.name == "call echo").unwrap();
+    assert_eq!(attribute(call, "throng.outcome"), "not_sent");
+    assert_eq!((call.status.as_ref().unwrap().code, call.parent_span_id.len()), (2, 0));
+    service.stop();
+}
+
+#[test]
 fn commit_of_many_requests_is_linked_to_each() {
     let (collector, mut service) = Service::traced(options(1.0));
     service.pipelined(20, "/api/counter/", "/Hit");

@@ -53,7 +53,7 @@ use axum::{
 use given::RequestArguments;
 use serde_json::json;
 use std::sync::Arc;
-use throng_http::{Administrator, Described, KnowsCallers, LiveEvents, Once, Problem, Route};
+use throng_http::{Administrator, Described, KnowsCallers, LiveEvents, MayAct, Once, Problem, Route};
 use throng_krl::Value;
 
 /// The names below `/api/` that are these routes'.
@@ -370,7 +370,7 @@ async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
     }
 }
 
-async fn flush(State(picos): State<Picos>, given: RequestArguments) -> Result<Response, Response> {
+async fn flush(State(picos): State<Picos>, _: MayAct, given: RequestArguments) -> Result<Response, Response> {
     let Some(url) = given.value.child("url").and_then(Value::as_str).map(str::to_owned) else {
         let problem = Problem::malformed("Expected `url`.").at_field("url");
         return Err(answer::problem("TypeError: Expected `url`", &problem));

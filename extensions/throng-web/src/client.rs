@@ -24,6 +24,8 @@ use tokio_rustls::TlsConnector;
 const ADDRESSES_MAX: usize = 4;
 /// The field by which a provider tells a second attempt from a second call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The field by which a provider takes part in the trace (W3C Trace Context).
+const TRACEPARENT: &str = "traceparent";
 
 /// Makes the requests of a worker. It keeps connections, follows no redirect, and calls only the servers it may.
 ///
@@ -128,7 +130,8 @@ impl HttpClient {
         self
     }
 
-    /// Makes one attempt: sends a request, which has the attempt's key as `Idempotency-Key` unless it has another, and has its answer read.
+    /// Makes one attempt: sends a request, which has the attempt's key as `Idempotency-Key` unless it has another, and its span, if that is
+    /// recorded, as `traceparent`. Then has the answer read.
     ///
     /// # Errors
     /// `NotSent`: no byte of the request was written, so the provider cannot have done it. `InDoubt`: some were, and there is no whole
@@ -141,6 +144,11 @@ impl HttpClient {
     ) -> Result<A, CallError<F>> {
         if let Ok(key) = HeaderValue::try_from(attempt.key()) {
             request.headers_mut().entry(IDEMPOTENCY_KEY).or_insert(key);
+        }
+        if let Some(trace) = attempt.trace
+            && let Ok(parent) = HeaderValue::try_from(trace.to_string())
+        {
+            request.headers_mut().entry(TRACEPARENT).or_insert(parent);
         }
         match self.send(request).await {
             Ok(answer) => read(answer.status(), answer.headers(), answer.body()),

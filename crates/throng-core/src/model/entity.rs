@@ -3,6 +3,7 @@
 use super::{
     Asker, Event, Family, IndexedField, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError,
 };
+use crate::trace_context::TraceContext;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
@@ -153,6 +154,8 @@ pub struct Effects<E: Entity> {
     pub(crate) missed_ticks: u64,
     /// The time at which the journal was served instead of the one it is a copy of.
     pub(crate) restored_at: Option<Timestamp>,
+    /// The span of the turn, if its trace is recorded.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// Reads a reply from a state.

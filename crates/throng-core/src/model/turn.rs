@@ -16,6 +16,7 @@ impl<E: Entity> Default for Effects<E> {
             entropy: 0,
             missed_ticks: 0,
             restored_at: None,
+            trace: None,
         }
     }
 }

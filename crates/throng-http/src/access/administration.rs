@@ -2,33 +2,13 @@
 
 use super::{is_forwarded, now, who};
 use crate::{
-    caller::Role,
+    caller::{Administrates, Role},
     connection::Connection,
     problem::{Answered, Problem},
     request::headers,
     server::Server,
 };
 use http::{HeaderMap, HeaderValue, header};
-
-/// A person or program that has a role in administration.
-#[derive(Clone, Debug)]
-pub(crate) struct Administrates {
-    /// The caller's name, the token's name in its file, `token` for the one of `--admin-token`, `local` for a program of this machine.
-    pub(crate) name: String,
-    pub(crate) role: Role,
-}
-
-impl Administrates {
-    /// Refuses what needs a greater role.
-    pub(crate) fn need(self, needed: Role) -> Answered<Self> {
-        if self.role >= needed {
-            return Ok(self);
-        }
-        let Self { name, role } = self;
-        let detail = format!("{name} has the role {role} in administration, and this needs {needed}.");
-        Err(Problem::forbidden(detail).boxed())
-    }
-}
 
 /// Returns the role that a request's credentials give. Where no roles are given, this machine's own programs own the service, by a listener that
 /// nobody else reaches; a request that has come through a proxy is none of theirs.

@@ -15,6 +15,9 @@ pub(crate) const PROTOCOL: &str = "throng.v1";
 
 /// Answers the request to open a socket; the connection becomes one once the answer has gone.
 pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
+    if connection.accepted_by().is_admin {
+        return Err(Problem::only_administration().boxed());
+    }
     let response = accept_as(PROTOCOL, parts)?;
     let caller: Option<&Caller> = parts.extensions.get();
     connection.becomes_socket(caller.cloned(), ShownCredentials::of(&parts.headers, caller));

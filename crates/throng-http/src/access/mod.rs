@@ -10,7 +10,7 @@ mod handshake;
 mod held;
 mod rates;
 
-pub(crate) use administration::{Administrates, administrates};
+pub(crate) use administration::administrates;
 pub(crate) use handshake::{PROTOCOL, accept, accept_as};
 pub(crate) use held::ends;
 pub(crate) use rates::{RateOwner, refused, spend};

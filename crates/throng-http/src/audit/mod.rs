@@ -6,7 +6,7 @@ pub use entity::{Audit, AuditCommand, AuditEvent, AuditId, AuditRejection, Audit
 pub(crate) use entity::{ID, KIND};
 
 use crate::{
-    access::Administrates,
+    caller::Administrates,
     connection::Connection,
     problem::{Answered, Problem},
     server::Server,

@@ -1,7 +1,7 @@
 //! The operator of an action.
 
 use crate::{
-    access::Administrates,
+    caller::Administrates,
     connection::Connection,
     problem::{Answered, Problem},
 };

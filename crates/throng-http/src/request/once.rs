@@ -1,5 +1,9 @@
 use super::headers;
-use crate::{caller::Caller, key::own_key, problem::Problem};
+use crate::{
+    caller::{Caller, MayAct},
+    key::own_key,
+    problem::Problem,
+};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use throng::{Handle, model::Entity};
@@ -8,6 +12,7 @@ use throng::{Handle, model::Entity};
 ///
 /// The key is read as the gateway's own routes read it: one of 1 to 255 visible ASCII characters, quoted or not. Any other is
 /// refused with 400 (`malformed`). It is its caller's own, by these routes, too: the same key of another caller is another one.
+/// Such a route changes something: on the listener for administration it needs an operator, whatever its method ([`MayAct`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Once(Option<String>);
 
@@ -31,7 +36,8 @@ impl Once {
 impl<S: Send + Sync> FromRequestParts<S> for Once {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        MayAct::from_request_parts(parts, state).await?;
         let key = headers::idempotency_key(&parts.headers).map_err(|problem| *problem)?;
         let caller = parts.extensions.get().map(Caller::name);
         Ok(Self(key.map(|key| own_key(caller, key.into()).into_owned())))

@@ -7,6 +7,7 @@ use crate::{
 };
 use http::{HeaderMap, StatusCode};
 use std::{
+    borrow::Cow,
     cell::Cell,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -46,7 +47,7 @@ pub(crate) struct RequestSpan {
     begun: Option<Box<Begun>>,
     /// The command, by the indices of its kind and of its name, once both are known to exist. Set where requests are traced.
     command: Cell<Option<(u16, u16)>>,
-    /// The request is a message of a WebSocket. Set where requests are traced.
+    /// The request is a command of a WebSocket. Set where requests are traced.
     pub(crate) is_message: bool,
 }
 
@@ -61,12 +62,40 @@ struct Begun {
 /// The end of a request.
 pub(crate) struct RequestEnd<'a> {
     pub(crate) method: &'a str,
-    /// The path; empty where that is not known any more.
-    pub(crate) path: &'a str,
+    pub(crate) route: RequestRoute<'a>,
     pub(crate) status: StatusCode,
     pub(crate) problem: Option<&'a Problem>,
     /// The time since its arrival, if that is known.
     pub(crate) took: Option<Duration>,
+}
+
+/// The route of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum RequestRoute<'a> {
+    /// A generic route, by the path; empty where that is not known any more.
+    Generic(&'a str),
+    /// A path among the service's own routes.
+    Own(&'a OwnRoutes, &'a str),
+}
+
+/// The service's own routes that it describes. Spans are named by their patterns.
+#[derive(Default)]
+pub(crate) struct OwnRoutes(matchit::Router<String>);
+
+impl OwnRoutes {
+    pub(crate) fn new<'a>(patterns: impl Iterator<Item = &'a str>) -> Self {
+        let mut routes = matchit::Router::new();
+        for pattern in patterns {
+            // A pattern with several methods is described several times: it stays as it is.
+            drop(routes.insert(pattern, pattern.to_owned()));
+        }
+        Self(routes)
+    }
+
+    /// The pattern of a path, if it is described.
+    fn pattern(&self, path: &str) -> Option<&str> {
+        self.0.at(path).ok().map(|found| found.value.as_str())
+    }
 }
 
 impl RequestSpan {
@@ -123,19 +152,24 @@ impl RequestSpan {
             let names = kinds.0.get(usize::from(kind))?;
             Some((names.kind, names.commands.get(usize::from(command))?))
         });
-        let route = match command {
-            Some((kind, command)) => format!("/api/{kind}/{{id}}/{command}"),
-            None => template(kinds, end.path),
+        let route: Option<Cow<'_, str>> = match (command, end.route) {
+            (Some((kind, command)), _) => Some(format!("/api/{kind}/{{id}}/{command}").into()),
+            (None, RequestRoute::Generic(path)) => Some(template(kinds, path).into()),
+            (None, RequestRoute::Own(routes, path)) => routes.pattern(path).map(Cow::Borrowed),
         };
         let method = if self.is_message { "COMMAND" } else { end.method };
         let mut attributes = vec![
             ("http.request.method", Attribute::Text(method)),
-            ("http.route", Attribute::Text(&route)),
             (
                 "http.response.status_code",
                 Attribute::Number(i64::from(end.status.as_u16())),
             ),
         ];
+        let mut name: Cow<'_, str> = method.into();
+        if let Some(route) = &route {
+            attributes.push(("http.route", Attribute::Text(route)));
+            name = format!("{method} {route}").into();
+        }
         if let Some((kind, command)) = command {
             attributes.push(("throng.kind", Attribute::Text(kind)));
             attributes.push(("throng.command", Attribute::Text(command)));
@@ -148,7 +182,7 @@ impl RequestSpan {
         }
         let now = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         tracer.export(&Span {
-            name: &format!("{method} {route}"),
+            name: &name,
             kind: SpanKind::Server,
             context,
             parent: self.parent().map(|parent| parent.span),

@@ -13,7 +13,10 @@ use crate::{
     connection::{AcceptedBy, Connection},
     metrics::Route,
     problem::{Answered, Problem},
-    request::headers,
+    request::{
+        headers,
+        trace::{self, RequestEnd, RequestRoute, RequestSpan},
+    },
     server::{
         Server,
         body::{self, RequestBody},
@@ -32,6 +35,7 @@ use std::{
     task::{Context, Poll},
     time::Instant,
 };
+use throng::spans::Tracer;
 use tower::Service;
 
 /// A request its handler works on.
@@ -45,6 +49,8 @@ pub(crate) struct Handling {
     accepted_by: AcceptedBy,
     arrived: Instant,
     log: Option<Box<Entry>>,
+    /// The span, where requests are traced: those of administration are not.
+    span: Option<Box<RequestSpan>>,
     /// The credentials under which the client follows a stream, if it accepts one.
     held: Option<ShownCredentials>,
 }
@@ -87,6 +93,7 @@ pub(crate) fn handle_now(
     };
     let log = logged(server, connection, &parts);
     let mut handling = Handling::begin(
+        server.tracer(),
         &mut router.borrow_mut(),
         parts,
         body,
@@ -139,6 +146,7 @@ pub(super) async fn handle(
     let arrived = arrived.unwrap_or_else(Instant::now);
     let log = logged(server, connection, &parts);
     let mut handling = Handling::begin(
+        server.tracer(),
         &mut router.borrow_mut(),
         parts,
         bytes,
@@ -155,11 +163,19 @@ fn route(accepted_by: AcceptedBy) -> Route {
 
 impl Handling {
     fn begin(
+        tracer: Option<&Tracer>,
         router: &mut axum::Router,
-        parts: Parts,
+        mut parts: Parts,
         body: Bytes,
         (arrived, accepted_by): (Instant, AcceptedBy),
     ) -> Self {
+        let span = tracer.filter(|_| !accepted_by.is_admin).map(|tracer| {
+            let span = RequestSpan::begin(Some(tracer), trace::parent_of(&parts.headers), || None);
+            if let Some(context) = span.context() {
+                parts.extensions.insert(context);
+            }
+            Box::new(span)
+        });
         let path: Box<str> = parts.uri.path().into();
         let is_page = &*path == "/" && headers::wants_page(&parts.headers);
         let method = parts.method.clone();
@@ -179,6 +195,7 @@ impl Handling {
             accepted_by,
             arrived,
             log: None,
+            span,
             held,
         }
     }
@@ -194,6 +211,20 @@ impl Handling {
         };
         let seen = (route(self.accepted_by), Some(self.arrived), self.log.take());
         let answered = or_options(&self.method, answered);
+        if let (Some(tracer), Some(span)) = (server.tracer(), self.span.take()) {
+            let problem = answered.as_ref().err();
+            let end = RequestEnd {
+                method: self.method.as_str(),
+                route: RequestRoute::Own(&server.shared().own_routes, &self.path),
+                status: match &answered {
+                    Ok(response) => response.status(),
+                    Err(problem) => problem.http_status(),
+                },
+                problem: problem.map(|problem| &**problem),
+                took: Some(self.arrived.elapsed()),
+            };
+            span.end(tracer, &server.shared().kinds, &end);
+        }
         Poll::Ready(conclude(server, &self.path, seen, answered))
     }
 

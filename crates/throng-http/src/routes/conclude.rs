@@ -10,7 +10,7 @@ use crate::{
     problem::{Answered, Problem},
     request::{
         path::{self, ApiPath},
-        trace::{self, RequestEnd, RequestSpan},
+        trace::{self, RequestEnd, RequestRoute, RequestSpan},
     },
     server::Server,
 };
@@ -28,13 +28,19 @@ pub(super) fn finish(
     let log = logged(server, connection, parts);
     let answered = or_options(&parts.method, answered);
     if let Some(tracer) = server.tracer()
-        && matches!(route, Route::Query | Route::History | Route::Live | Route::Entities)
+        && matches!(
+            route,
+            Route::Query | Route::History | Route::Live | Route::Entities | Route::App
+        )
     {
         let path = parts.uri.path();
         let problem = answered.as_ref().err();
         let end = RequestEnd {
             method: parts.method.as_str(),
-            path,
+            route: match route {
+                Route::App => RequestRoute::Own(&server.shared().own_routes, path),
+                _ => RequestRoute::Generic(path),
+            },
             status: match &answered {
                 Ok(response) => response.status(),
                 Err(problem) => problem.http_status(),

@@ -20,8 +20,12 @@ pub(crate) fn is_urgent(path: &str) -> bool {
 
 /// Adds what the extractors of an app's handler find.
 pub(super) fn tell_handler(server: &Server, connection: &Connection, parts: &mut Parts) {
-    if let Some(role) = admin::is(server, connection, parts) {
-        parts.extensions.insert(Administrator(role));
+    if let Some(by) = admin::is(server, connection, parts) {
+        parts.extensions.insert(Administrator(by.role));
+        // On the service's own listener it may be a caller as well, who may do more.
+        if connection.accepted_by().is_admin {
+            parts.extensions.insert(by);
+        }
     }
     if server.shared().guard.authenticates() {
         parts.extensions.insert(KnowsCallers(()));

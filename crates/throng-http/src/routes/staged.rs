@@ -6,7 +6,7 @@ use crate::{
     answer::Reply,
     metrics::Route,
     problem::{Answered, Problem, engine_problem},
-    request::trace::{RequestEnd, RequestSpan},
+    request::trace::{RequestEnd, RequestRoute, RequestSpan},
     server::Server,
 };
 use http::{Method, StatusCode};
@@ -150,7 +150,7 @@ impl Staged {
         if let Some(tracer) = server.tracer() {
             let end = RequestEnd {
                 method: Method::POST.as_str(),
-                path: &self.path,
+                route: RequestRoute::Generic(&self.path),
                 status,
                 problem: answered.as_ref().err().map(|problem| &**problem),
                 took,

@@ -15,11 +15,11 @@ use crate::{
     kinds::Kinds,
     limits::CONNECTION_BYTES,
     metrics::Metrics,
-    openapi,
+    openapi::{self, Described},
     places::Places,
     problem::Problem,
     refused::Refused,
-    request::{headers, path},
+    request::{headers, path, trace::OwnRoutes},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Decides which requests are traced, if any may be.
     pub(crate) tracer: Option<Arc<Tracer>>,
+    /// The own routes that spans name; none where nothing is traced.
+    pub(crate) own_routes: OwnRoutes,
     pub(crate) access_log: Option<Log>,
     pub(crate) console: Console,
     pub(crate) kinds: Kinds,
@@ -157,6 +159,13 @@ impl Shared {
             open_routes: trust.open_routes,
             is_secret: trust.is_secret,
             metrics,
+            own_routes: match driver.tracer() {
+                Some(_) => {
+                    let paths = about.described.iter().flat_map(Described::paths);
+                    OwnRoutes::new(paths.map(|(_, path)| path))
+                }
+                None => OwnRoutes::default(),
+            },
             tracer: driver.tracer().cloned(),
             access_log,
             console: Console::new(console),

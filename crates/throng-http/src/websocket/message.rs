@@ -1,7 +1,7 @@
 //! The messages of a client, without I/O.
 
 use super::CREDIT_MAX;
-use crate::{limits::KEY_BYTES_MAX, problem::Problem};
+use crate::{key::checked_key, problem::Problem};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration, vec};
@@ -58,6 +58,7 @@ pub(crate) struct Query<'a> {
     /// The arguments as a query string.
     pub(super) arguments: String,
     pub(super) timeout: Option<Duration>,
+    pub(super) traceparent: Option<Cow<'a, str>>,
 }
 
 impl Query<'_> {
@@ -70,6 +71,7 @@ impl Query<'_> {
             query: self.query.map(own),
             arguments: self.arguments,
             timeout: self.timeout,
+            traceparent: self.traceparent.map(own),
         }
     }
 }
@@ -219,6 +221,7 @@ fn message_of(fields: Fields<'_>) -> Result<Message<'_>, Box<Problem>> {
             query: of(fields.query),
             arguments: arguments(fields.arguments)?,
             timeout,
+            traceparent: of(fields.traceparent),
         })),
         "subscribe" => Ok(Message::Subscribe(Subscribe {
             kind: kind(fields.kind)?,
@@ -250,12 +253,8 @@ fn missing(name: &str, what: &str) -> Box<Problem> {
 }
 
 fn key(text: Text<'_>) -> Result<String, Box<Problem>> {
-    let found = text.0.len();
-    if (1..=KEY_BYTES_MAX).contains(&found) {
-        return Ok(text.0.into_owned());
-    }
-    let detail = format!("The key has {found} bytes; it may have 1 to {KEY_BYTES_MAX}.");
-    Err(Problem::malformed(detail).at_field("key").boxed())
+    let wrong = |wrong| Problem::malformed(format!("The key {wrong}.")).at_field("key").boxed();
+    checked_key(text.0.as_bytes()).map_err(wrong)
 }
 
 fn credit(credit: Option<u32>) -> Result<u32, Box<Problem>> {

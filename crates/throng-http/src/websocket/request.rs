@@ -10,11 +10,12 @@ use crate::{
     problem::{Answered, Problem},
     request::{
         path::checked_id,
-        trace::{self, RequestSpan},
+        trace::{self, RequestEnd, RequestRoute, RequestSpan},
     },
     routes::{self, CommandBody, CommandRequest, QueryRequest, Staged, Terms},
     server::Server,
 };
+use http::StatusCode;
 use std::{
     borrow::Cow,
     future::poll_fn,
@@ -107,11 +108,28 @@ pub(super) async fn query(
         deadline: within(server, query.timeout),
         arguments: &query.arguments,
     };
+    let name = request.name.clone();
     let answered = match access::spend(server, request.owner) {
         Ok(()) => routes::ask(server, connection, request, routes::no_query, arrived).await,
         Err(too_often) => Err(too_often),
     };
-    in_turn(server, connection, answered, arrived).await
+    let answered = in_turn(server, connection, answered, arrived).await;
+    if let Some(tracer) = server.tracer() {
+        let parent = query.traceparent.as_deref().and_then(trace::parent);
+        let span = RequestSpan::begin(Some(tracer), parent, || Some(query.entity.to_string()));
+        let problem = answered.as_ref().err();
+        // The span names a route, whichever entity was asked.
+        let path = format!("/api/{}/-/{name}", query.kind);
+        let end = RequestEnd {
+            method: "QUERY",
+            route: RequestRoute::Generic(&path),
+            status: problem.map_or(StatusCode::OK, |problem| problem.http_status()),
+            problem: problem.map(|problem| &**problem),
+            took: arrived.map(|arrived| arrived.elapsed()),
+        };
+        span.end(tracer, &server.shared().kinds, &end);
+    }
+    answered
 }
 
 /// Lets a refusal of a client's request take its part of a batch, too. Refusals by admission have waited for one already.

@@ -566,6 +566,8 @@ fn idempotency_key_is_its_callers_own_on_every_route() {
     for (bearer, student) in [(&bob, "3"), (&ann, "4")] {
         assert_eq!(ask(bearer, &format!("/add/{student}"), "own", "").status, 200);
     }
+    let spaced = ask(&ann, "/add/5", "own key", "").problem(400, "malformed");
+    assert_eq!(spaced["field"], "Idempotency-Key", "{spaced}");
     let (mut socket, _) = Socket::open(&gateway, &[("authorization", &ann)]).unwrap();
     socket.next();
     let mut again = command(1, "S1", "add_student", &json!({ "student": "2" }));

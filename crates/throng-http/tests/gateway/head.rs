@@ -56,7 +56,6 @@ const BOTH: &[Case] = &[
     ("/api/section/S1/none", NONE, 404),
     ("/api/section/S1/open", NONE, 405),
     ("/api/section/S1/enrolled/x", NONE, 404),
-    ("/api/ws", NONE, 426),
     ("/none", NONE, 404),
     ("/app/text", NONE, 200),
     ("/app/live", STREAM, 200),
@@ -69,6 +68,7 @@ const BOTH: &[Case] = &[
 ];
 
 const SERVICE: &[Case] = &[
+    ("/api/ws", NONE, 426),
     ("/metrics", NONE, 404),
     ("/console/", NONE, 404),
     ("/admin/overview", NONE, 404),
@@ -77,6 +77,7 @@ const SERVICE: &[Case] = &[
 ];
 
 const ADMINISTRATION: &[Case] = &[
+    ("/api/ws", NONE, 404),
     ("/metrics", NONE, 200),
     ("/metrics", ("accept", "application/openmetrics-text"), 200),
     ("/console", NONE, 308),

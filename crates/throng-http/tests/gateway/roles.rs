@@ -1,10 +1,21 @@
 //! Roles of administration, and the audit of what is done in them.
 
-use crate::support::{Client, client::request, engine_of, start, wait};
+use crate::support::{
+    Client,
+    client::request,
+    engine, engine_of,
+    section::{Command, Enrolment, Section},
+    start, wait,
+};
+use axum::{
+    Json,
+    extract::{Path, State},
+    routing::get,
+};
 use serde_json::{Value, json};
 use std::{fs, net::SocketAddr};
-use throng::OperatorDecision;
-use throng_http::{Audit, Gateway, Role, Running, make_token};
+use throng::{Engine, OperatorDecision};
+use throng_http::{Audit, Gateway, MayAct, Once, Problem, Role, Running, make_token};
 
 const ROLES: [Role; 4] = [Role::Metrics, Role::Viewer, Role::Operator, Role::Owner];
 
@@ -72,6 +83,77 @@ fn each_role_may_do_its_part_of_administration() {
             assert!(detail.contains(&format!("the-{role} has the role {role}")), "{detail}");
             assert!(detail.contains(&format!("needs {needed}")), "{detail}");
         }
+    }
+}
+
+/// Adds a student by any method.
+async fn add(
+    State(engine): State<Engine>,
+    once: Once,
+    Path(student): Path<String>,
+) -> Result<Json<Enrolment>, Problem> {
+    let section = once.of(engine.entity::<Section>("S1".to_owned()));
+    Ok(Json(section.ask(Command::AddStudent { student }).await?))
+}
+
+#[test]
+fn viewer_changes_nothing_by_a_get_of_the_services_own() {
+    let (dir, [metrics, viewer, operator, owner]) = role_tokens();
+    let engine = engine();
+    let routes = axum::Router::new()
+        .route("/add/{student}", get(add))
+        .route("/flush", get(async |_: MayAct| "flushed"))
+        .route("/look", get("as of now"));
+    let gateway = Gateway::builder(engine.clone())
+        .admin(local())
+        .admin_tokens(dir.path().join("admin"))
+        .routes(routes.with_state(engine))
+        .start()
+        .unwrap();
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let ask =
+        |method: &str, path: &str, token: &str| admin(&gateway).request(method, path, &[("authorization", token)], "");
+    for (path, needed) in [("/look", "viewer"), ("/add/1", "operator"), ("/flush", "operator")] {
+        let refused = ask("GET", path, &metrics).problem(403, "forbidden");
+        assert!(refused["detail"].to_string().contains("this needs viewer"), "{refused}");
+        if needed == "operator" {
+            let refused = ask("GET", path, &viewer).problem(403, "forbidden");
+            let why = "the-viewer has the role viewer in administration, and this needs operator.";
+            assert_eq!(refused["detail"], why);
+            let mut client = admin(&gateway);
+            client.send(request("HEAD", path, &[("authorization", &viewer)], ""));
+            assert_eq!(client.head().unwrap().status, 403);
+        } else {
+            assert_eq!(ask("GET", path, &viewer).status, 200);
+        }
+        for token in [&operator, &owner] {
+            assert_eq!(ask("GET", path, token).status, 200, "{path}");
+        }
+        // The service's own listener takes everybody here.
+        assert_eq!(Client::new(&gateway).get(path).status, 200);
+    }
+    let section = Client::new(&gateway).get("/api/section/S1").json();
+    assert_eq!(section["students"], json!(["1"]));
+}
+
+#[test]
+fn socket_for_commands_has_the_services_port_only() {
+    let (dir, [_, viewer, _, owner]) = role_tokens();
+    let gateway = start(|gateway| gateway.admin(local()).admin_tokens(dir.path().join("admin")));
+    for token in [&viewer, &owner] {
+        let fields = [
+            ("authorization", token.as_str()),
+            ("connection", "upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+        let refused = admin(&gateway).request("GET", "/api/ws", &fields, "");
+        let refused = refused.problem(404, "unknown-route");
+        assert!(
+            refused["detail"].to_string().contains("for administration"),
+            "{refused}"
+        );
     }
 }
 

@@ -167,6 +167,12 @@ fn a_key_takes_effect_once_and_a_deadline_is_kept() {
     let mut other = add(2, "8");
     other["key"] = "k1".into();
     socket.send(&other).problem(2, "key-reused");
+    for (wrong, found) in [("k 1", "' ' at byte 1"), ("kä", "'ä' at byte 1"), ("", "is empty")] {
+        other["key"] = wrong.into();
+        let problem = socket.send(&other).problem(2, "malformed");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(found) && problem["field"] == "key", "{problem}");
+    }
     // The second has waited through the first.
     let mut hasty = add(4, "9");
     hasty["timeout_ms"] = 1.into();

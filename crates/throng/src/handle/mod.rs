@@ -10,6 +10,7 @@ use crate::{
     commit::{Refusal, widen},
     engine::{Core, Engine},
     executor::{AnswerSlot, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work, check_key},
+    spans::TraceContext,
 };
 use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
@@ -26,6 +27,7 @@ pub struct Handle<E: Entity> {
     key_life: KeyLife,
     caller: Option<String>,
     deadline: Option<Duration>,
+    trace: Option<TraceContext>,
     of: PhantomData<fn() -> E>,
 }
 
@@ -45,6 +47,7 @@ impl<E: Entity> Handle<E> {
             key_life: KeyLife::default(),
             caller: None,
             deadline: None,
+            trace: None,
             of: PhantomData,
         }
     }
@@ -74,6 +77,14 @@ impl<E: Entity> Handle<E> {
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// Makes the command a part of this span, if there is one: a handler of a route finds that of its request as
+    /// `Option<axum::Extension<TraceContext>>`, where its trace is recorded.
+    #[must_use]
+    pub fn traced(mut self, span: Option<TraceContext>) -> Self {
+        self.trace = span;
         self
     }
 
@@ -154,10 +165,11 @@ impl<E: Entity> Handle<E> {
             id,
             deadline,
             key_life,
+            trace,
             ..
         } = self;
         let until = (deadline, key_life);
-        let answer = engine.core.answered((E::KIND, id), until, work, answer).await;
+        let answer = engine.core.answered((E::KIND, id), until, trace, work, answer).await;
         let answer = answer.map_err(widen)?.downcast::<Found<E, T>>();
         answer
             .ok()
@@ -172,6 +184,7 @@ impl Core {
         &self,
         (kind, id): (&str, String),
         (deadline, key_life): (Option<Duration>, KeyLife),
+        trace: Option<TraceContext>,
         work: Work<'static>,
         answer: Typed,
     ) -> Result<Box<dyn Any + Send>, Refusal> {
@@ -182,6 +195,9 @@ impl Core {
             .key_life(key_life);
         if let Some(deadline) = deadline {
             attempt = attempt.within(deadline);
+        }
+        if let Some(span) = trace {
+            attempt = attempt.traced(span);
         }
         match self.epochs.run(attempt).await?.settled().await? {
             AnswerSlot::Typed(answer) => Ok(answer.slot),

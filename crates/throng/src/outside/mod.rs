@@ -2,6 +2,7 @@
 
 mod admission;
 mod pool;
+mod traced;
 mod worker;
 
 pub use worker::{Answering, MakesCalls};

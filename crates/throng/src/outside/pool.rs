@@ -2,11 +2,13 @@
 
 use super::{
     admission::{Admission, Admitted, Bounds, Ended, Next, WAITING_MAX},
+    traced::AttemptSpan,
     worker::{AnyPool, Link, MakesCalls, Owned},
 };
 use crate::{
     context::Context,
     host::{Host, Signal, Task},
+    spans::Tracer,
 };
 use serde_json::Value;
 use std::{
@@ -43,6 +45,7 @@ const SENDS_MAX: usize = 16;
 pub(super) struct Pool<W: Outside> {
     worker: Arc<dyn MakesCalls<W>>,
     host: Arc<dyn Host>,
+    tracer: Option<Arc<Tracer>>,
     /// The shard of each permit: its owner may have one more attempt under way.
     permits: Box<[ShardId]>,
     /// Set once, when the engine is whole.
@@ -91,6 +94,7 @@ impl<W: Outside> Pool<W> {
         let pool = Arc::new(Self {
             worker,
             host: context.host.clone(),
+            tracer: context.tracer.clone(),
             permits: (0..bounds.concurrency).map(permit).collect(),
             link: OnceLock::new(),
             queue: Mutex::new(Queue {
@@ -274,16 +278,19 @@ impl<W: Outside> Pool<W> {
             attempt,
             request,
             deadline,
+            trace,
         })) = self.ask(call, CallCommand::Start {}).await
         else {
             return Ended::NotBegun;
         };
         self.stats.begun.add(1);
+        let span = AttemptSpan::begin(self.tracer.as_deref(), &*self.host, trace.as_deref().copied());
         let attempt = Attempt {
             call,
             number: attempt,
             begun: self.host.now(),
             deadline,
+            trace: span.passed_on(),
         };
         let is_first = attempt.number == 1;
         let (result, after, ended) = match serde_json::from_value(request) {
@@ -300,6 +307,9 @@ impl<W: Outside> Pool<W> {
         };
         if !matches!(result, AttemptResult::Answered(_)) {
             self.stats.failed.add(1);
+        }
+        if let Some(tracer) = &self.tracer {
+            span.end(tracer, &*self.host, Call::<W>::KIND, &attempt, &result);
         }
         self.record(&attempt, result, after).await;
         ended

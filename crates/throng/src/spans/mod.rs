@@ -60,6 +60,8 @@ pub enum SpanKind {
     Server,
     /// A message that was taken.
     Consumer,
+    /// A request to another service.
+    Client,
 }
 
 /// The value of an attribute.

@@ -1,6 +1,12 @@
 //! A service whose relays send messages to counters, and a projection of the counters.
 
 use crate::collector::{Collector, Received};
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::get,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -8,9 +14,9 @@ use throng::{
     Engine,
     model::*,
     projection::{DurableEvent, Interrupt, Projection, Rows},
-    spans::{TraceOptions, Tracer},
+    spans::{TraceContext, TraceOptions, Tracer},
 };
-use throng_http::{Gateway, Running};
+use throng_http::{Described, Gateway, Route, Running};
 use throng_otlp::Exporter;
 use throng_testing::{
     Client, PATIENCE,
@@ -50,6 +56,110 @@ impl Entity for Relay {
     fn evolve(&mut self, _: &RelayEvent) {}
 }
 
+/// A provider that answers with the context it is told.
+pub(crate) struct Echo;
+
+impl Outside for Echo {
+    const NAME: &'static str = "echo";
+    type Request = Wanted;
+    type Answer = Option<String>;
+    type Failure = ();
+
+    async fn call(&self, wanted: Wanted, attempt: &Attempt) -> Result<Option<String>, CallError<()>> {
+        match wanted {
+            Wanted::Answer => Ok(attempt.trace.map(|trace| trace.to_string())),
+            Wanted::Nothing => Err(CallError::NotSent("nobody is there".into())),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Wanted {
+    Answer,
+    Nothing,
+}
+
+/// Asks for calls, and keeps what the provider was told.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Asker {
+    told: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum AskerCommand {
+    Ask { wanted: Wanted },
+    Tell { told: Option<String> },
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum AskerEvent {
+    Told { told: Option<String> },
+}
+impl Event for AskerEvent {}
+
+impl Entity for Asker {
+    const KIND: &'static str = "asker";
+    const PUBLIC: &'static [&'static str] = &["Ask"];
+    type Id = String;
+    type Command = AskerCommand;
+    type Event = AskerEvent;
+    type Reply = ();
+    type Rejection = Dislike;
+
+    fn decide(&self, command: AskerCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
+        match command {
+            AskerCommand::Ask { wanted } => drop(turn.call::<Echo>(wanted)),
+            AskerCommand::Tell { told } => turn.emit(AskerEvent::Told { told }),
+        }
+        Ok(Answer::after(|_: &Self| ()))
+    }
+
+    fn evolve(&mut self, AskerEvent::Told { told }: &AskerEvent) {
+        self.told.clone_from(told);
+    }
+}
+
+impl OnCallOutcome<Echo> for Asker {
+    fn on_call_outcome(_: CallId, outcome: CallOutcome<Option<String>, ()>) -> AskerCommand {
+        let told = match outcome {
+            CallOutcome::Answered(told) => told,
+            _ => None,
+        };
+        AskerCommand::Tell { told }
+    }
+
+    fn on_late_answer(_: CallId, _: Result<Option<String>, ()>) -> AskerCommand {
+        AskerCommand::Tell { told: None }
+    }
+}
+
+/// Asks for what an asker's provider was told.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+struct Told {}
+
+impl Query<Asker> for Told {
+    const NAME: &'static str = "told";
+    type Answer = Option<String>;
+
+    fn answer(self, asker: &Asker, _: &Moment<'_, Asker>) -> Result<Option<String>, Dislike> {
+        Ok(asker.told.clone())
+    }
+}
+
+/// Routes of the service's own.
+fn routes() -> axum::Router<Engine> {
+    let hit = async |State(engine): State<Engine>, Path(id): Path<String>, span: Option<Extension<TraceContext>>| {
+        let counter = engine.entity::<Counter>(id).traced(span.map(|Extension(span)| span));
+        match counter.ask(fixtures::Command::Hit {}).await {
+            Ok(hits) => Ok(hits.to_string()),
+            Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    };
+    axum::Router::new()
+        .route("/shop/{id}/hit", get(hit))
+        .route("/shop/{id}/fail", get(async || StatusCode::BAD_GATEWAY))
+}
+
 struct Hits;
 
 impl Projection for Hits {
@@ -74,9 +184,20 @@ impl Service {
         let collector = Collector::start("200 OK");
         let exporter = Arc::new(Exporter::start(&collector.url(), "test").unwrap());
         let tracer = Arc::new(Tracer::new(exporter.clone(), options));
-        let builder = Engine::builder().with::<Relay>().with::<Counter>().projection(Hits);
+        let builder = Engine::builder()
+            .with::<Relay>()
+            .with::<Counter>()
+            .with::<Asker>()
+            .query::<Asker, Told>()
+            .outside::<Asker, _>(Echo)
+            .projection(Hits);
         let engine = throng_testing::in_memory(builder.tracer(tracer));
-        let gateway = Gateway::builder(engine.clone()).start().unwrap();
+        let routes = routes().with_state(engine.clone());
+        let described = Described::new("shop", "Its counters")
+            .route(Route::get("/shop/{id}/hit", "Hits a counter"))
+            .route(Route::get("/shop/{id}/fail", "Fails"));
+        let gateway = Gateway::builder(engine.clone()).routes(routes).describe(described);
+        let gateway = gateway.start().unwrap();
         let client = Client::connect(gateway.address()).unwrap();
         let service = Self {
             engine,
@@ -111,19 +232,48 @@ impl Service {
         }
     }
 
+    #[track_caller]
+    pub(crate) fn get(&mut self, path: &str, parent: &str, status: u16) {
+        let headers = format!("traceparent: {parent}\r\n");
+        let response = self.client.request("GET", path, &headers, "").unwrap();
+        assert_eq!(response.status, status, "{response:?}");
+    }
+
+    /// The context that an asker's provider was told, once it was.
+    pub(crate) fn told(&self, asker: &str) -> String {
+        let mut told = None;
+        throng_testing::until("the provider's answer", || {
+            let state = throng_testing::block_on(self.engine.entity::<Asker>(asker).read(Told {}));
+            told = state.unwrap_or_default();
+            told.is_some()
+        });
+        told.unwrap()
+    }
+
     /// Hits a counter over a WebSocket.
     pub(crate) fn socket_command(&self, traceparent: &str) {
+        self.socket(&serde_json::json!({
+            "type": "command", "id": 1, "kind": "counter", "entity": "a", "command": "Hit", "body": {},
+            "traceparent": traceparent,
+        }));
+    }
+
+    /// Asks an asker over a WebSocket.
+    pub(crate) fn socket_query(&self, traceparent: &str) {
+        self.socket(&serde_json::json!({
+            "type": "query", "id": 1, "kind": "asker", "entity": "a", "query": "told", "traceparent": traceparent,
+        }));
+    }
+
+    /// Sends a message, and waits for its answer.
+    fn socket(&self, message: &serde_json::Value) {
         let stream = std::net::TcpStream::connect(self.gateway.address()).unwrap();
         let request = format!("ws://{}/api/ws", self.gateway.address());
         let mut request = request.into_client_request().unwrap();
         let protocol = "throng.v1".parse().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", protocol);
         let (mut socket, _) = tungstenite::client::client(request, stream).unwrap();
-        let command = serde_json::json!({
-            "type": "command", "id": 1, "kind": "counter", "entity": "a", "command": "Hit", "body": {},
-            "traceparent": traceparent,
-        });
-        socket.send(tungstenite::Message::text(command.to_string())).unwrap();
+        socket.send(tungstenite::Message::text(message.to_string())).unwrap();
         loop {
             let told = socket.read().unwrap().into_text().unwrap();
             if told.contains("\"reply\"") {

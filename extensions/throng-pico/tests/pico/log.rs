@@ -1,10 +1,10 @@
 //! The live log of a pico.
 
-use crate::service::{Service, text};
+use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use throng::Engine;
-use throng_http::{AccessLog, Gateway, make_token};
+use throng_http::{AccessLog, Gateway, Role, make_token};
 use throng_pico::{Picos, Settings};
 use throng_testing::{in_memory, request};
 
@@ -188,6 +188,58 @@ fn root_channel_is_told_to_known_callers_by_administration() {
         );
     }
     assert_eq!(ask(running.admin_address().unwrap(), &bearer).status, 200);
+    end();
+    running.stop_blocking();
+}
+
+#[test]
+fn viewer_raises_no_event_by_get() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("admin");
+    let [viewer, operator] = [Role::Viewer, Role::Operator].map(|role| {
+        let (token, line) = make_token(&format!("the-{role}"), None).unwrap();
+        (format!("authorization: Bearer {token}\r\n"), format!("{role} {line}\n"))
+    });
+    std::fs::write(&file, format!("{}{}", viewer.1, operator.1)).unwrap();
+    let engine = in_memory(throng_pico::kinds(Engine::builder()));
+    let picos = Picos::new(engine.clone(), Settings::default());
+    let end = picos.work().unwrap();
+    let gateway = Gateway::builder(engine).routes(throng_pico::routes(picos));
+    let gateway = throng_pico::gateway(gateway)
+        .admin(([127, 0, 0, 1], 0).into())
+        .admin_tokens(&file);
+    let running = gateway.start().unwrap();
+    let admin = running.admin_address().unwrap();
+    let get = |path: &str, fields: &str| request(admin, "GET", path, fields, "").unwrap();
+    let ui = text(&get("/api/ui-context", &viewer.0).json()["eci"]);
+    let root = get(&format!("/c/{ui}/query/io.picolabs.pico-engine-ui/pico"), &viewer.0);
+    let eci = tagged(&root.json(), &["system", "self"]);
+    let read = format!("/c/{eci}/query/{WRANGLER}/myself");
+    for (at, path) in [
+        format!("/sky/event/{eci}/none/wrangler/name_changed?name=new-0"),
+        format!("/c/{eci}/event/wrangler/name_changed?name=new-1"),
+        format!("/c/{eci}/event-wait/wrangler/name_changed?name=new-2"),
+        format!("/c/{eci}/event/wrangler/name_changed/query/{WRANGLER}/myself?name=new-3"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let name = format!("new-{at}");
+        let refused = get(path, &viewer.0);
+        assert!(
+            refused.status == 403 && refused.body.contains("this needs operator"),
+            "{path}: {}",
+            refused.body
+        );
+        let seen = get(&read, &viewer.0).json();
+        assert!(!seen.to_string().contains(&name), "{seen}");
+        let done = get(path, &operator.0);
+        assert_eq!(done.status, 200, "{path}: {}", done.body);
+        let seen = get(&read, &viewer.0).json();
+        assert!(seen.to_string().contains(&name), "{seen}");
+    }
+    let refused = get("/api/flush?url=http://nowhere.test/a.krl", &viewer.0);
+    assert_eq!(refused.status, 403, "{}", refused.body);
     end();
     running.stop_blocking();
 }

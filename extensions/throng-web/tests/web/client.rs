@@ -17,6 +17,7 @@ pub(crate) fn attempt() -> Attempt {
             micros: 1_700_000_000_000_000,
         },
         deadline: Timestamp::default(),
+        trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().ok(),
     }
 }
 
@@ -60,6 +61,8 @@ fn one_connection_carries_calls_under_their_keys() {
             request.contains(&host) && request.contains(key) && request.ends_with("\r\n\r\n\"hello\""),
             "{request}"
         );
+        let parent = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+        assert!(request.contains(parent), "{request}");
     }
 }
 

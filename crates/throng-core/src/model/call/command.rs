@@ -1,7 +1,10 @@
 //! Commands of a call, and its replies to them.
 
 use super::{CallId, CallOffer};
-use crate::model::{Rejection, Timestamp};
+use crate::{
+    model::{Rejection, Timestamp},
+    trace_context::{self, TraceContext},
+};
 use serde::{Deserialize, Serialize, ser::Error as _};
 use serde_json::Value;
 use std::time::Duration;
@@ -106,6 +109,14 @@ pub enum CallReply {
         request: Value,
         /// The time at which the call is given up.
         deadline: Timestamp,
+        /// The span of the turn that began the call, if its trace is recorded.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "trace_context::if_known"
+        )]
+        #[cfg_attr(feature = "schemas", schemars(with = "Option<String>"))]
+        trace: Option<Box<TraceContext>>,
     },
     /// An operator has given it up, and the outcome is on its way to the entity.
     GivenUp {

@@ -113,7 +113,7 @@ impl<W: Outside> Entity for Call<W> {
 
     fn decide(&self, command: CallCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, CallReject> {
         let moment = (turn.now(), turn.unguessable());
-        let step = self
+        let mut step = self
             .state
             .decide(command, &Policy::of::<W>(turn.out.restored_at), moment)?;
         let destination = if step.is_ready {
@@ -121,6 +121,9 @@ impl<W: Outside> Entity for Call<W> {
         } else {
             0
         };
+        if let Some(CallEvent::Begun { trace, .. }) = step.events.first_mut() {
+            *trace = turn.out.trace.map(Box::new);
+        }
         step.events.into_iter().for_each(|event| turn.emit(event));
         if let Some(outcome) = step.told {
             let note = if step.is_late { LATE } else { OUTCOME };

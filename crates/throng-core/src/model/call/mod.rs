@@ -16,6 +16,7 @@ pub(crate) use outcome::{LATE, OUTCOME};
 pub use state::CallEvent;
 
 use super::{Message, Timestamp};
+use crate::trace_context::TraceContext;
 use serde::{Deserialize, Serialize};
 use std::{fmt, future::Future, str::FromStr, time::Duration};
 
@@ -73,6 +74,8 @@ pub struct Attempt {
     pub begun: Timestamp,
     /// The time at which the entity is told that the outcome is not known.
     pub deadline: Timestamp,
+    /// The span of this attempt, if its trace is recorded. A provider that takes part in the trace gets it as the header field `traceparent`.
+    pub trace: Option<TraceContext>,
 }
 
 impl Attempt {

@@ -3,7 +3,10 @@
 use super::{
     AttemptResult, CallCommand, CallId, CallOffer, CallOutcome, CallReject, CallReply, Outside, command::Begin,
 };
-use crate::model::{Event, Timestamp};
+use crate::{
+    model::{Event, Timestamp},
+    trace_context::{self, TraceContext},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -40,6 +43,14 @@ pub enum CallEvent {
         /// The line in which it waits for the calls before it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<CallId>,
+        /// The span of the turn that begins the call, if its trace is recorded: attempts are parts of it.
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "trace_context::if_known"
+        )]
+        #[cfg_attr(feature = "schemas", schemars(with = "Option<String>"))]
+        trace: Option<Box<TraceContext>>,
     },
     /// A call joined this line.
     Joined {
@@ -137,6 +148,12 @@ pub(super) struct CallState {
     deadline: Timestamp,
     once: bool,
     is_cancelled: bool,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "trace_context::if_known"
+    )]
+    trace: Option<Box<TraceContext>>,
     /// Attempts that were begun.
     attempts: u32,
     /// Attempts of these that may have reached the provider.
@@ -294,6 +311,7 @@ impl CallState {
             deadline,
             once: begin.once,
             line: begin.line,
+            trace: None,
         };
         CallEffects {
             events: vec![event],
@@ -396,6 +414,7 @@ impl CallState {
                 attempt,
                 request: self.request.clone(),
                 deadline: self.deadline,
+                trace: self.trace.clone(),
             },
             ..CallEffects::default()
         })
@@ -599,10 +618,11 @@ impl CallState {
                 deadline,
                 once,
                 line,
+                trace,
             } => {
                 (self.caller, self.request) = (caller.clone(), request.clone());
                 (self.begun, self.deadline, self.once) = (*at, *deadline, *once);
-                self.line = *line;
+                (self.line, self.trace) = (*line, trace.clone());
                 self.stage = match line {
                     Some(_) if !self.is_admitted => Stage::InLine,
                     _ => Stage::Ready(*at),

@@ -236,6 +236,7 @@ impl<E: Entity> Entities<E> {
         };
         effects.entropy = call.entropy;
         effects.restored_at = common.restored_at;
+        effects.trace = common.trace;
         effects.missed_ticks = match call.cause {
             Cause::Timer(due) => due.missed_ticks(call.now),
             _ => 0,

@@ -6,9 +6,9 @@ mod cluster;
 mod dead;
 
 use crate::{
-    access::{Administrates, administrates},
+    access::administrates,
     answer::{self, Answer},
-    caller::{Role, Sender},
+    caller::{Administrates, Role, Sender},
     connection::Connection,
     console::{self, By, decision, decision_if_said},
     follow,
@@ -124,9 +124,9 @@ pub(super) fn may(
     administrates(server, connection, headers)?.need(needed)
 }
 
-/// Returns the role of an administrator who asks for an app's route; `None` for everybody else,
+/// Returns the administrator who asks for an app's route; `None` for everybody else,
 /// and for requests that come over another listener than administration's.
-pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Option<Role> {
+pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Option<Administrates> {
     let (guard, accepted_by) = (&server.shared().guard, connection.accepted_by());
     let is_here = accepted_by.is_admin || !guard.has_admin_listener;
     // A page that may ask the service may not do this.
@@ -137,7 +137,7 @@ pub(super) fn is(server: &Server, connection: &Connection, parts: &Parts) -> Opt
         checked.is_ok()
     };
     let may = || may(server, connection, &parts.headers, Role::of_method(&parts.method)).ok();
-    (is_here && is_own_page()).then(may).flatten().map(|by| by.role)
+    (is_here && is_own_page()).then(may).flatten()
 }
 
 #[derive(Serialize)]
