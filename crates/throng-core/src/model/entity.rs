@@ -1,6 +1,8 @@
 //! The entity: a small single-threaded, event-sourced thing with an id; and the types with which it decides.
 
-use super::{Asker, Event, Family, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError};
+use super::{
+    Asker, CommandReply, Event, Family, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
@@ -41,6 +43,11 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
+    /// The commands whose replies are each of one type, with that type. A document then shows it as the reply of the command's route, and a
+    /// generated client has it; of all other commands any [`Reply`](Self::Reply) is shown. Let `Reply` be an enum with
+    /// `#[serde(untagged)]`. [`Subject`](crate::subject::Subject) and simulations refuse a reply that is not of its type. A gateway does not
+    /// start if a name is no command of the kind.
+    const REPLIES: &'static [CommandReply] = &[];
     /// The commands it takes.
     type Command: Message;
     /// The events it emits.
@@ -166,8 +173,16 @@ pub enum Answer<E: Entity> {
 /// Takes the outcome of a durable request to `T` as a command of the asker, exactly once, also after a crash. A refusal is an
 /// outcome, too, and so is a missing receiver.
 pub trait OnOutcome<T: Entity>: Entity {
-    /// Turns the outcome into a command of this entity. `note` is what it gave along with the request.
-    fn on_outcome(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
+    /// The note that the asker gives along with a request, and has back with its outcome: `()` if it needs none. A `String` stands in the
+    /// journal as it is, any other type as JSON. `schema diff` holds a later program's type against the notes on their way.
+    type Note: Message;
+
+    /// Turns the outcome into a command of this entity.
+    fn on_outcome(
+        from: T::Id,
+        note: Self::Note,
+        outcome: Result<T::Reply, RequestError<T::Rejection>>,
+    ) -> Self::Command;
 }
 
 /// The reason why a request was not done. It had no effect, and will have none.

@@ -10,7 +10,9 @@ mod error;
 mod event;
 mod keep;
 mod message;
+pub(crate) mod note;
 mod query;
+mod reply;
 mod text_id;
 mod turn;
 
@@ -29,5 +31,7 @@ pub use event::{Event, Recorded, UpcastError};
 pub use keep::Keep;
 pub use message::Message;
 pub use query::{Query, View};
+pub use reply::CommandReply;
+pub(crate) use reply::wrong_reply;
 pub use text_id::{InvalidTextId, TextId};
 pub(crate) use turn::encode;
