@@ -151,6 +151,8 @@ pub struct Effects<E: Entity> {
     pub published: Vec<Published>,
     /// The entity ends with this.
     pub ends: bool,
+    /// The calls outside that begin with this, or have their outcome: 1, 0 or -1.
+    pub(crate) opened: i64,
     pub(crate) entropy: u128,
     pub(crate) missed_ticks: u64,
     /// The time at which the journal was served instead of the one it is a copy of.

@@ -22,7 +22,7 @@ pub use call::{
     Attempt, AttemptResult, Call, CallCommand, CallError, CallEvent, CallId, CallOffer, CallOutcome, CallReject,
     CallReply, Calling, CallsOf, InvalidCallId, OnCallOutcome, Outside, worker_of,
 };
-pub(crate) use call::{LATE, OUTCOME};
+pub(crate) use call::{LATE, LOOK, OUTCOME, opened_by};
 pub(crate) use effects::Encode;
 pub use effects::{Family, Published, Sent, Timer, Timestamp, Topic};
 pub use entity::{Answer, Effects, Entity, EntityId, Moment, OnOutcome, Read, Rejection, RequestError, Turn};

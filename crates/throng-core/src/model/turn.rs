@@ -13,6 +13,7 @@ impl<E: Entity> Default for Effects<E> {
             timers: Vec::new(),
             published: Vec::new(),
             ends: false,
+            opened: 0,
             entropy: 0,
             missed_ticks: 0,
             restored_at: None,
@@ -33,6 +34,7 @@ impl<E: Entity> Effects<E> {
         scratch::empty(&mut self.timers);
         scratch::empty(&mut self.published);
         self.ends = false;
+        self.opened = 0;
     }
 }
 
