@@ -61,7 +61,10 @@ export interface Overview {
 export interface WorkerCalls {
   worker: string;
   kind: string;
+  /** All without an outcome, in memory or not. */
+  open: number;
   under_way: number;
+  /** Those that wait in memory. */
   waiting: number;
   attempts_minute: number;
   failed_minute: number;
@@ -215,6 +218,8 @@ export interface Cause {
   name: string | null;
   body: Json;
   caller: string | null;
+  /** What an asker gave along with its request, of an outcome. */
+  note: Json;
   has_key: boolean;
   from: Address | null;
   number: string | null;

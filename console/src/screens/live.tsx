@@ -336,10 +336,10 @@ function CallsCard() {
           <tr>
             <th scope="col">Worker</th>
             <th scope="col" class="number">
-              Under way
+              Open
             </th>
             <th scope="col" class="number">
-              Waiting
+              Under way
             </th>
             <th scope="col" class="number">
               Attempts, last minute
@@ -355,8 +355,8 @@ function CallsCard() {
               <td>
                 <a href={link('map', [one.kind])}>{one.worker}</a>
               </td>
+              <td class="number">{whole(one.open)}</td>
               <td class="number">{whole(one.under_way)}</td>
-              <td class="number">{whole(one.waiting)}</td>
               <td class="number">{whole(one.attempts_minute)}</td>
               <td class="number">{whole(one.failed_minute)}</td>
             </tr>

@@ -5,7 +5,7 @@ import { follow, type Reader } from '../../src/lib/trace';
 
 const address = (id: string): Address => ({ kind: 'account', id });
 const none: Cause = {
-  ...{ type: 'command', is_certain: true, name: 'transfer', body: null, caller: null, has_key: false },
+  ...{ type: 'command', is_certain: true, name: 'transfer', body: null, caller: null, note: null, has_key: false },
   ...{ from: null, number: null, sent: null, from_seq: null },
 };
 

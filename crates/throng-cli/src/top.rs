@@ -219,10 +219,10 @@ impl Look {
             let number = |name: &str| worker[name].as_f64().unwrap_or(0.0);
             let _ = writeln!(
                 out,
-                "  {:<20} under way {:>6.0}   waiting {:>8.0}   attempts/min {:>8.0}   failed/min {:>8.0}",
+                "  {:<20} open {:>10.0}   under way {:>6.0}   attempts/min {:>8.0}   failed/min {:>8.0}",
                 plain(worker["worker"].as_str().unwrap_or_default()),
+                number("open"),
                 number("under_way"),
-                number("waiting"),
                 number("attempts_minute"),
                 number("failed_minute")
             );
@@ -343,7 +343,7 @@ mod tests {
             ] });
         let overview = json!({
             "service": "registration", "version": "1.4.0", "started_at": "2026-11-23T08:00:00Z", "now": "2026-11-24T11:12:44.031907Z",
-            "calls": [{ "worker": "payments", "under_way": 16.0, "waiting": 70.0, "attempts_minute": 95, "failed_minute": 4 }]
+            "calls": [{ "worker": "payments", "open": 1_000_086.0, "under_way": 16.0, "waiting": 70.0, "attempts_minute": 95, "failed_minute": 4 }]
         });
         let hot = json!({ "hot": [{ "kind": "section", "id": "CS\u{7}-1", "per_second": 812 }] });
         let look = Look {
@@ -360,7 +360,7 @@ mod tests {
             "p50     0.50",
             "0: 60 %",
             "91.0",
-            "payments             under way     16   waiting       70   attempts/min       95   failed/min        4",
+            "payments             open    1000086   under way     16   attempts/min       95   failed/min        4",
             "trouble     1200",
             "stuck a/\u{FFFD}[2Jx w, since 2026-11-23 09:00:00 UTC, 40 times: r",
             "check pool: slow",

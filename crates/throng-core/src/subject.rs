@@ -1,6 +1,9 @@
 //! Testing an entity without an engine: given events, when a command, then look.
 
-use crate::model::{Answer, Asker, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
+use crate::{
+    model::{Answer, Asker, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn, wrong_reply},
+    tagged,
+};
 
 /// An entity under test.
 ///
@@ -75,6 +78,9 @@ impl<E: Entity> Subject<E> {
     ///
     /// # Errors
     /// The entity's "no", `Unknown` when it does not exist and the command is not one that creates, or `Ended`.
+    ///
+    /// # Panics
+    /// When the reply is not of the type that [`Entity::REPLIES`] names for the command.
     pub fn when(&mut self, command: E::Command) -> Result<Done<E>, Error<E::Rejection>> {
         if self.has_ended && !E::recreates(&command) {
             return Err(Error::Ended {
@@ -97,6 +103,10 @@ impl<E: Entity> Subject<E> {
         let (state, seq) = match self.has_ended {
             true => (&nothing, 0),
             false => (&self.state, self.seq),
+        };
+        let name = match E::REPLIES {
+            [] => "",
+            _ => tagged::to_parts(&command, &mut Vec::new()).unwrap_or_default(),
         };
         let moment = Moment {
             id: &self.id,
@@ -121,6 +131,12 @@ impl<E: Entity> Subject<E> {
             Answer::After(read) => (Some(read(&self.state)), None),
             Answer::Forward(to) => (None, Some(to)),
         };
+        if let Some(why) = reply
+            .as_ref()
+            .and_then(|reply| wrong_reply((E::KIND, E::REPLIES), name, reply))
+        {
+            panic!("{why}");
+        }
         Ok(Done {
             effects,
             reply,

@@ -40,13 +40,15 @@ pub enum StartError {
         /// The text that cannot be read.
         text: String,
     },
-    /// A name in `PUBLIC` is no command of its kind.
-    #[error("{command:?} is in PUBLIC of the kind {kind:?}, and is none of its commands; they are: {known}")]
+    /// A name in `PUBLIC` or `REPLIES` is no command of its kind.
+    #[error("{command:?} is in {list} of the kind {kind:?}, and is none of its commands; they are: {known}")]
     NoSuchCommand {
         /// The name of the kind.
         kind: &'static str,
-        /// The name in `PUBLIC`.
+        /// The name.
         command: &'static str,
+        /// The list it stands in.
+        list: &'static str,
         /// The commands of the kind's schema.
         known: String,
     },

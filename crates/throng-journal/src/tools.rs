@@ -152,14 +152,18 @@ impl fmt::Display for Contents {
                 ..
             } = line;
             let state = match line.sealed {
-                Some(true) => ", sealed",
-                Some(false) => ", open",
-                None => "",
+                Some(true) => Some("sealed".to_owned()),
+                Some(false) => Some("open".to_owned()),
+                None => None,
             };
-            writeln!(
-                f,
-                "writer {writer} (node {node}{state}): {commits} commits, {bytes} bytes"
-            )?;
+            // A service that runs alone has this name, unless it is given another.
+            let node = (node != "node").then(|| format!("node {node}"));
+            let of: Vec<String> = node.into_iter().chain(state).collect();
+            let of = match &of[..] {
+                [] => String::new(),
+                of => format!(" ({})", of.join(", ")),
+            };
+            writeln!(f, "writer {writer}{of}: {commits} commits, {bytes} bytes")?;
         }
         for (name, records) in &self.records {
             writeln!(f, "  {records} × {name}")?;

@@ -205,7 +205,9 @@ mod tests {
     impl Event for Asked {}
 
     impl OnOutcome<Counter> for Asker {
-        fn on_outcome(_: String, _: String, _: Result<u64, RequestError<throng_testing::fixtures::Dislike>>) -> Ask {
+        type Note = ();
+
+        fn on_outcome(_: String, (): (), _: Result<u64, RequestError<throng_testing::fixtures::Dislike>>) -> Ask {
             Ask::Counter {}
         }
     }
@@ -220,7 +222,7 @@ mod tests {
         type Rejection = Never;
 
         fn decide(&self, _: Ask, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-            turn.request::<Counter>("one".to_owned(), Command::Hit {}, "");
+            turn.request::<Counter>("one".to_owned(), Command::Hit {}, ());
             Ok(Answer::Now(()))
         }
 

@@ -401,7 +401,9 @@ impl World {
             inner.mix(u64::from_le_bytes(word));
         }
         if let Some(lines) = &mut inner.lines {
-            lines.push(format!("{:>12.6} {scratch}", elapsed as f64 / 1e6));
+            // A trace is text, whatever an id or a reason holds: `grep` would pass over a binary file.
+            let line = scratch.replace(char::is_control, "\u{fffd}");
+            lines.push(format!("{:>12.6} {line}", elapsed as f64 / 1e6));
         }
         inner.scratch = scratch;
     }

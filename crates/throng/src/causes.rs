@@ -9,7 +9,7 @@ use crate::{
     engine::Engine,
 };
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use std::collections::HashMap;
 use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_operator_action, is_refused_key};
 use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
@@ -49,6 +49,8 @@ pub struct EventCause {
     pub body: Option<Box<RawValue>>,
     /// The client's name, where that is recorded.
     pub caller: Option<String>,
+    /// The note that was given along with the request, of an outcome.
+    pub note: Option<Box<RawValue>>,
     /// True if the command came with an idempotency key.
     pub has_key: bool,
     /// The entity that has sent or forwarded it, or whose outcome it is.
@@ -292,11 +294,18 @@ fn sent_in(commit: &Commit, taken: &Taken, cause: &mut EventCause) -> bool {
     if record.name == OUTCOME_NAME {
         cause.r#type = "outcome";
         let outcome = body.and_then(|body| serde_json::from_str::<RequestOutcome>(body.get()).ok());
+        cause.note = outcome.as_ref().and_then(|outcome| shown_note(&outcome.note));
         cause.body = outcome.map(|outcome| outcome.outcome);
     } else {
         cause.body = body;
     }
     true
+}
+
+/// A recorded note as JSON; none of a note that says nothing.
+fn shown_note(note: &str) -> Option<Box<RawValue>> {
+    let json = serde_json::from_str(note).or_else(|_| to_raw_value(note));
+    json.ok().filter(|_| !["", "null"].contains(&note))
 }
 
 #[cfg(test)]
@@ -321,6 +330,14 @@ mod tests {
         }
         let commit = commit.finish(Stamp::new(WriterId(1), CommitNo(1), 0));
         provenance(&commit, &own, 1).0
+    }
+
+    #[test]
+    fn note_is_shown_as_json() {
+        let shown = |note: &str| shown_note(note).map(|json| json.get().to_owned());
+        assert_eq!(shown(r#"{"step":2}"#).as_deref(), Some(r#"{"step":2}"#));
+        assert_eq!(shown("o-1:2").as_deref(), Some(r#""o-1:2""#));
+        assert_eq!((shown(""), shown("null")), (None, None));
     }
 
     #[test]

@@ -14,7 +14,10 @@ use std::{
 };
 use throng::{
     Builder, Engine, OperatorDecision, Options,
-    journal::{Commit, CommitNo, Journal, MemoryJournal, MemoryStore, Position, RecordKind, WriterId},
+    journal::{
+        Checkpoint, Commit, CommitNo, Journal, MemoryJournal, MemoryStore, Position, RecordKind, ShardSet, Store,
+        WriterId,
+    },
     model::*,
 };
 use throng_testing::{block_on, eventually, fixtures::Never};
@@ -500,6 +503,131 @@ fn waiting_calls_leave_memory() {
         // Of the kinds: the orders, and the calls of both workers.
         assert_eq!(engine.entities(2, None, 10_000).await.unwrap().len() as u64, CALLS);
         assert!(attempts.load(Ordering::Relaxed) <= Hung::CONCURRENCY);
+        engine.stop().await;
+    });
+}
+
+/// The calls without an outcome, as the engine's figures have them.
+fn open_calls(engine: &Engine, worker: &str) -> f64 {
+    engine
+        .stats()
+        .last_level(&format!("calls.{worker}.open"))
+        .unwrap_or_default()
+}
+
+/// Rewrites the marks of timers as a release leaves them that counts no calls.
+async fn older_release_was_here(world: &World) {
+    let mut marks = Vec::new();
+    let mut visit = |row: &[u8], value: &[u8]| marks.push((row.to_vec(), Some(value[..16].to_vec())));
+    world
+        .store
+        .system_scan(b"T\x00", b"", usize::MAX, &mut visit)
+        .await
+        .unwrap();
+    let shards = ShardSet::first(256);
+    let upto = world.store.covers(&shards).await.unwrap()[0].upto.unwrap();
+    let checkpoint = Checkpoint {
+        upto,
+        shards,
+        system: marks,
+        ..Checkpoint::default()
+    };
+    world.store.advance(checkpoint).await.unwrap();
+}
+
+#[test]
+fn open_calls_are_counted_in_memory_and_not() {
+    const HUNG: u32 = 1_000;
+    block_on(async {
+        let options = || Options {
+            memory_bytes_max: 272 << 10,
+            ..Options::default()
+        };
+        let world = World::new(0);
+        let (engine, _) = hanging(&world, options()).await;
+        for caller in 0..HUNG / 50 {
+            let order = || engine.entity::<Order>(caller.to_string());
+            while order().ask(Command::Hang { calls: 50 }).await.is_err() {
+                engine.checkpoint().await.unwrap();
+            }
+        }
+        let open = f64::from(HUNG);
+        eventually("the calls have begun", async || open_calls(&engine, "hung") == open).await;
+        engine.checkpoint().await.unwrap();
+        // A shard keeps the entity that it used last.
+        eventually("the calls are in the store", async || {
+            engine.checkpoint().await.unwrap();
+            engine.statistics().entities < u64::from(HUNG) / 2
+        })
+        .await;
+        assert_eq!(open_calls(&engine, "hung"), open);
+        // Some stand in the log only.
+        engine
+            .entity::<Order>("a")
+            .ask(Command::Hang { calls: 7 })
+            .await
+            .unwrap();
+        eventually("more calls have begun", async || {
+            open_calls(&engine, "hung") == open + 7.0
+        })
+        .await;
+        // As a process that is killed: it makes no checkpoint.
+        drop(engine);
+        // With room for more at once.
+        let (again, _) = hanging(&world, Options::default()).await;
+        assert_eq!(open_calls(&again, "hung"), open + 7.0);
+        pay(&again, "b", 7, 5).await;
+        eventually("payments have begun", async || open_calls(&again, "payments") == 5.0).await;
+        again.erase("order", "b").await.unwrap();
+        again.checkpoint().await.unwrap();
+        assert_eq!(open_calls(&again, "payments"), 0.0);
+        assert_eq!(open_calls(&again, "hung"), open + 7.0);
+        again.stop().await;
+
+        older_release_was_here(&world).await;
+        let (engine, _) = hanging(&world, options()).await;
+        assert_eq!(open_calls(&engine, "hung"), open + 7.0);
+        assert_eq!(open_calls(&engine, "payments"), 0.0);
+        engine.stop().await;
+    });
+}
+
+#[test]
+fn call_is_open_until_its_outcome_is_told() {
+    block_on(async {
+        let world = World::new(0);
+        let engine = world.engine().await;
+        let ann = || OperatorDecision::new("ann", "they are gone");
+        // The first attempt is not sent.
+        let called = pay(&engine, "a", 15, 3).await;
+        world.attempted(Payments::CONCURRENCY).await;
+        assert_eq!(open_calls(&engine, "payments"), 3.0);
+        let sent = world.keys.lock().unwrap().clone();
+        let all: Vec<String> = called.iter().map(|called| call_of(called).to_string()).collect();
+        let unsent = all.iter().find(|call| !sent.contains(call)).unwrap();
+        engine
+            .give_up_call(Call::<Payments>::KIND, unsent, ann())
+            .await
+            .unwrap();
+        assert_eq!(open_calls(&engine, "payments"), 2.0);
+        // An attempt is under way, whose answer is waited for.
+        engine
+            .give_up_call(Call::<Payments>::KIND, &sent[0], ann())
+            .await
+            .unwrap();
+        assert_eq!(open_calls(&engine, "payments"), 1.0);
+        engine.checkpoint().await.unwrap();
+        assert_eq!(open_calls(&engine, "payments"), 1.0);
+        world.may.add_permits(2);
+        world.attempted(Payments::CONCURRENCY + 1).await;
+        assert_eq!(open_calls(&engine, "payments"), 1.0, "it is tried again");
+        world.may.add_permits(1);
+        eventually("the last one was answered", async || {
+            open_calls(&engine, "payments") == 0.0
+        })
+        .await;
+        engine.checkpoint().await.unwrap();
+        assert_eq!(open_calls(&engine, "payments"), 0.0);
         engine.stop().await;
     });
 }

@@ -36,6 +36,7 @@ mod start;
 
 mod surge;
 mod table;
+mod tickets;
 mod transfers;
 mod websocket;
 mod yardstick;
@@ -109,6 +110,8 @@ enum LabCommand {
     Timers(inside::timers::TimersArguments),
     /// Calls that wait for a provider which never answers: what the process takes, the more of them there are.
     Calls(inside::calls::CallsArguments),
+    /// Tickets on sale: seats held, paid outside and confirmed by many customers, some never paid; orders, seats and payments have to agree.
+    Tickets(tickets::TicketsArguments),
     /// A registration day on several nodes of which one is killed, or through picos: every roster has to be right.
     Day(day::DayArguments),
     /// An app's own program, as a process that is measured or killed.
@@ -159,6 +162,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Inside(arguments) => inside::run(arguments),
         LabCommand::Timers(arguments) => inside::timers::run(arguments),
         LabCommand::Calls(arguments) => inside::calls::run(arguments),
+        LabCommand::Tickets(arguments) => tickets::run(arguments),
         LabCommand::App(_) | LabCommand::Yardstick(_) | LabCommand::Day(_) => unreachable!("it is no measurement"),
     }
 }

@@ -110,7 +110,7 @@ impl Entity for Account {
                     to: to.to_string(),
                     cents,
                 });
-                turn.request::<Self>(to, Command::Receive { cents }, number.to_string());
+                turn.request::<Self>(to, Command::Receive { cents }, number);
             }
             Command::Receive { cents } => turn.emit(AccountEvent::Received {
                 cents: self.take(cents)?,
@@ -163,10 +163,12 @@ impl Entity for Account {
 }
 
 impl OnOutcome<Account> for Account {
-    fn on_outcome(_: String, note: String, outcome: Result<Balance, RequestError<AccountRejection>>) -> Command {
+    /// The transfer's number.
+    type Note = u64;
+
+    fn on_outcome(_: String, number: u64, outcome: Result<Balance, RequestError<AccountRejection>>) -> Command {
         Command::FinishTransfer {
-            // The note is the number as `transfer` wrote it; no transfer has the number 0.
-            number: note.parse().unwrap_or(0),
+            number,
             refused: outcome.err().map(|why| why.to_string()),
         }
     }

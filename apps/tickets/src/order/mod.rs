@@ -148,7 +148,7 @@ impl Entity for Order {
                     tickets,
                     waits,
                 });
-                turn.request::<Customer>(customer, CustomerCommand::Reserve { order, tickets }, "");
+                turn.request::<Customer>(customer, CustomerCommand::Reserve { order, tickets }, ());
             }
             OrderCommand::HearCustomer { refused } if self.stage == Stage::Asked => match refused {
                 Some(_) => turn.emit(OrderEvent::Closed {
@@ -163,7 +163,7 @@ impl Entity for Order {
                         tickets: self.tickets,
                         waits: self.waits,
                     };
-                    turn.request::<Concert>(self.concert.clone(), hold, "");
+                    turn.request::<Concert>(self.concert.clone(), hold, ());
                 }
             },
             OrderCommand::HearConcert { outcome } if self.stage == Stage::Asked => match outcome {
@@ -256,7 +256,9 @@ impl Entity for Order {
 }
 
 impl OnOutcome<Customer> for Order {
-    fn on_outcome(_: String, _: String, outcome: Result<(), RequestError<CustomerRejection>>) -> OrderCommand {
+    type Note = ();
+
+    fn on_outcome(_: String, (): (), outcome: Result<(), RequestError<CustomerRejection>>) -> OrderCommand {
         OrderCommand::HearCustomer {
             refused: outcome.err().map(|why| why.to_string()),
         }
@@ -264,9 +266,11 @@ impl OnOutcome<Customer> for Order {
 }
 
 impl OnOutcome<Concert> for Order {
+    type Note = ();
+
     fn on_outcome(
         concert: String,
-        _: String,
+        (): (),
         outcome: Result<ConcertReply, RequestError<ConcertRejection>>,
     ) -> OrderCommand {
         let refused = |why: String| HoldOutcome::Refused { why };

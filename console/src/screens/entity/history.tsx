@@ -224,7 +224,16 @@ function Caused({ cause }: { cause: Cause }) {
         </>
       );
     case 'outcome':
-      return <>caused by the answer {of && <>of {of}</>}</>;
+      return (
+        <>
+          caused by the answer {of && <>of {of}</>}
+          {cause.note !== null && (
+            <span class="quiet">
+              , asked with the note <code class="break">{JSON.stringify(cause.note)}</code>
+            </span>
+          )}
+        </>
+      );
     case 'timer':
       return (
         <>

@@ -95,7 +95,8 @@ impl<'a> Contracts<'a> {
             self.compare_events(kind, old, new);
             self.compare_answers(kind, old, new);
             self.compare_queries(kind, old, new);
-            self.compare_call(kind, old, new);
+            self.compare_recorded(kind, "call", old, new);
+            self.compare_recorded(kind, "notes", old, new);
         }
         for (kind, _) in members(self.new, list).filter(|(kind, _)| member(self.old, list, kind).is_none()) {
             self.add(Level::Addition, kind.clone(), "is a new kind");
@@ -127,6 +128,11 @@ impl<'a> Contracts<'a> {
             let refuses_unknown = is_public(was) && !ignores;
             for found in self.differences(Reads::New, (&was["schema"], &is["schema"]), refuses_unknown) {
                 self.add_difference(Level::Breaking, &path, Reads::New, &found);
+            }
+            if was.get("reply").or(is.get("reply")).is_some() {
+                let reply = |command: &'a Value, kind: &'a Value| command.get("reply").unwrap_or(&kind["reply"]);
+                let replies = (reply(was, old), reply(is, new));
+                self.compare_answer(&format!("{path}/reply"), replies, false);
             }
         }
         for (name, is) in members(new, "commands") {
@@ -227,12 +233,19 @@ impl<'a> Contracts<'a> {
         }
     }
 
-    /// Requests and answers of calls outside stand in the journal: the new program reads those of the old one.
-    fn compare_call(&mut self, kind: &str, old: &'a Value, new: &'a Value) {
-        for (name, was) in members(old, "call") {
-            let is = &new["call"][name.as_str()];
+    /// Requests and answers of calls outside, and notes of requests, stand in the journal: the new program reads those of the old one.
+    fn compare_recorded(&mut self, kind: &str, list: &str, old: &'a Value, new: &'a Value) {
+        for (name, was) in members(old, list) {
+            let path = match list {
+                "call" => format!("{kind}/{name}"),
+                _ => format!("{kind}/{list}/{name}"),
+            };
+            let Some(is) = member(new, list, name) else {
+                self.add(Level::Breaking, path, "is gone: what is on its way cannot be read");
+                continue;
+            };
             for found in self.differences(Reads::New, (was, is), false) {
-                self.add_difference(Level::Breaking, &format!("{kind}/{name}"), Reads::New, &found);
+                self.add_difference(Level::Breaking, &path, Reads::New, &found);
             }
         }
     }

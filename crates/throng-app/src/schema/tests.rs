@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use throng::model::{
-    Answer, Attempt, CallError, CallId, CallOutcome, Entity, Event, Message, OnCallOutcome, Outside, Rejection, Turn,
+    Answer, Attempt, CallError, CallId, CallOutcome, CommandReply, Entity, Event, Message, OnCallOutcome, OnOutcome,
+    Outside, Rejection, RequestError, Turn,
 };
 
 /// An account of which each contract has types of its own.
@@ -295,5 +296,71 @@ fn recorded_requests_of_calls_stay_readable() {
     assert_eq!(
         said(&old, &calling::<ReplyMore>()),
         ["breaking: call-bank/request/open is required now, and could be absent"]
+    );
+}
+
+/// An entity that asks others of its kind with a note of a type, and replies a type of its own to one command.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+struct Asker<N, R>(PhantomData<fn(N, R)>);
+
+impl<N, R> Default for Asker<N, R> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<N: Message, R: Message> Entity for Asker<N, R> {
+    const KIND: &'static str = "asker";
+    const REQUESTS: &'static [&'static str] = &["asker"];
+    const REPLIES: &'static [CommandReply] = &[CommandReply::of::<R>("tick")];
+    type Id = String;
+    type Command = Command;
+    type Event = Deposited;
+    type Reply = Value;
+    type Rejection = Refused;
+
+    fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+        Err(Refused::Closed)
+    }
+
+    fn evolve(&mut self, _: &Deposited) {}
+}
+
+impl<N: Message, R: Message> OnOutcome<Self> for Asker<N, R> {
+    type Note = N;
+
+    fn on_outcome(_: String, _: N, _: Result<Value, RequestError<Refused>>) -> Command {
+        Command::Tick {}
+    }
+}
+
+fn asking<N: Message, R: Message>() -> Value {
+    let app = App::new("test").with::<Asker<N, R>>();
+    export(app.on_outcome::<Asker<N, R>, Asker<N, R>>()).unwrap()
+}
+
+#[test]
+fn notes_on_their_way_stay_readable() {
+    let old = asking::<u32, Reply>();
+    assert_eq!(said(&old, &asking::<u64, Reply>()), [""; 0]);
+    assert_eq!(
+        said(&old, &asking::<String, Reply>()),
+        ["breaking: asker/notes/asker is string now, and could be integer"]
+    );
+    let mut silent = old.clone();
+    silent["kinds"]["asker"].as_object_mut().unwrap().remove("notes");
+    assert_eq!(
+        said(&old, &silent),
+        ["breaking: asker/notes/asker is gone: what is on its way cannot be read"]
+    );
+}
+
+#[test]
+fn reply_of_one_command_stays_readable() {
+    let old = asking::<u32, Reply>();
+    assert_eq!(
+        said(&old, &asking::<u32, ReplyMore>())[0],
+        "breaking: asker/commands/tick/reply/cents may be absent now, and was always there"
     );
 }

@@ -1,7 +1,7 @@
 //! The entity: a small single-threaded, event-sourced thing with an id; and the types with which it decides.
 
 use super::{
-    Asker, Event, Family, IndexedField, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError,
+    Asker, CommandReply, Event, Family, IndexedField, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError,
 };
 use crate::trace_context::TraceContext;
 use serde::{Serialize, de::DeserializeOwned};
@@ -47,6 +47,11 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const INDEXED: &'static [IndexedField<Self>] = &[];
     /// The address within the kind.
     type Id: EntityId;
+    /// The commands whose replies are each of one type, with that type. A document then shows it as the reply of the command's route, and a
+    /// generated client has it; of all other commands any [`Reply`](Self::Reply) is shown. Let `Reply` be an enum with
+    /// `#[serde(untagged)]`. [`Subject`](crate::subject::Subject) and simulations refuse a reply that is not of its type. A gateway does not
+    /// start if a name is no command of the kind.
+    const REPLIES: &'static [CommandReply] = &[];
     /// The commands it takes.
     type Command: Message;
     /// The events it emits.
@@ -150,6 +155,8 @@ pub struct Effects<E: Entity> {
     pub published: Vec<Published>,
     /// The entity ends with this.
     pub ends: bool,
+    /// The calls outside that begin with this, or have their outcome: 1, 0 or -1.
+    pub(crate) opened: i64,
     pub(crate) entropy: u128,
     pub(crate) missed_ticks: u64,
     /// The time at which the journal was served instead of the one it is a copy of.
@@ -174,8 +181,16 @@ pub enum Answer<E: Entity> {
 /// Takes the outcome of a durable request to `T` as a command of the asker, exactly once, also after a crash. A refusal is an
 /// outcome, too, and so is a missing receiver.
 pub trait OnOutcome<T: Entity>: Entity {
-    /// Turns the outcome into a command of this entity. `note` is what it gave along with the request.
-    fn on_outcome(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
+    /// The note that the asker gives along with a request, and has back with its outcome: `()` if it needs none. A `String` stands in the
+    /// journal as it is, any other type as JSON. `schema diff` holds a later program's type against the notes on their way.
+    type Note: Message;
+
+    /// Turns the outcome into a command of this entity.
+    fn on_outcome(
+        from: T::Id,
+        note: Self::Note,
+        outcome: Result<T::Reply, RequestError<T::Rejection>>,
+    ) -> Self::Command;
 }
 
 /// The reason why a request was not done. It had no effect, and will have none.

@@ -11,7 +11,9 @@ mod event;
 mod indexed;
 mod keep;
 mod message;
+pub(crate) mod note;
 mod query;
+mod reply;
 mod text_id;
 mod turn;
 
@@ -21,7 +23,7 @@ pub use call::{
     Attempt, AttemptResult, Call, CallCommand, CallError, CallEvent, CallId, CallOffer, CallOutcome, CallReject,
     CallReply, Calling, CallsOf, InvalidCallId, OnCallOutcome, Outside, worker_of,
 };
-pub(crate) use call::{LATE, OUTCOME};
+pub(crate) use call::{LATE, LOOK, OUTCOME, opened_by};
 pub(crate) use effects::Encode;
 pub use effects::{Family, Published, Sent, Timer, Timestamp, Topic};
 pub use entity::{Answer, Effects, Entity, EntityId, Moment, OnOutcome, Read, Rejection, RequestError, Turn};
@@ -31,5 +33,7 @@ pub use indexed::IndexedField;
 pub use keep::Keep;
 pub use message::Message;
 pub use query::{Query, View};
+pub use reply::CommandReply;
+pub(crate) use reply::wrong_reply;
 pub use text_id::{InvalidTextId, TextId};
 pub(crate) use turn::encode;

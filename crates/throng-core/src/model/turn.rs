@@ -1,6 +1,6 @@
 //! The view that one command has of the world, and its effects.
 
-use super::{Asker, Effects, Entity, Moment, OnOutcome, Published, Sent, Timer, Timestamp, Topic, Turn};
+use super::{Asker, Effects, Entity, Moment, OnOutcome, Published, Sent, Timer, Timestamp, Topic, Turn, note};
 use crate::tagged;
 use std::{any::Any, borrow::Cow, time::Duration};
 use throng_journal::scratch;
@@ -13,6 +13,7 @@ impl<E: Entity> Default for Effects<E> {
             timers: Vec::new(),
             published: Vec::new(),
             ends: false,
+            opened: 0,
             entropy: 0,
             missed_ticks: 0,
             restored_at: None,
@@ -34,6 +35,7 @@ impl<E: Entity> Effects<E> {
         scratch::empty(&mut self.timers);
         scratch::empty(&mut self.published);
         self.ends = false;
+        self.opened = 0;
     }
 }
 
@@ -160,8 +162,15 @@ impl<'a, E: Entity> Turn<'a, E> {
 
     /// Sends a message whose outcome comes back as a command of this entity: the reply, a refusal, or that nobody is there
     /// ([`RequestError`](super::RequestError)). The kind must stand in [`Entity::REQUESTS`].
-    pub fn request<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command, note: impl Into<String>)
-    where
+    ///
+    /// # Panics
+    /// When the note cannot be written as JSON, as a map with keys that are no texts. The command then has no effect.
+    pub fn request<T: Entity>(
+        &mut self,
+        to: impl Into<T::Id>,
+        command: T::Command,
+        note: impl Into<<E as OnOutcome<T>>::Note>,
+    ) where
         E: OnOutcome<T>,
     {
         const {
@@ -171,7 +180,7 @@ impl<'a, E: Entity> Turn<'a, E> {
             );
         }
         self.out.sent.push(Sent {
-            note: Some(note.into()),
+            note: Some(note::write(&note.into())),
             ..Sent::to::<T>(&to.into(), command)
         });
     }

@@ -15,7 +15,7 @@ use crate::{
     limits,
     model::{
         Call, CallId, CallOutcome, Entity, Error, Event, LATE, OUTCOME, OnCallOutcome, OnOutcome, Outside, Query,
-        encode,
+        encode, note,
     },
 };
 use std::any::TypeId;
@@ -58,6 +58,7 @@ impl Registry {
         self.kinds.push(Kind {
             name: E::KIND,
             public: E::PUBLIC,
+            replies: E::REPLIES,
             state_version: E::STATE_VERSION,
             event_versions: <E::Event as Event>::VERSIONS,
             ignores_unknown_fields: E::IGNORES_UNKNOWN_FIELDS,
@@ -76,6 +77,8 @@ impl Registry {
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             #[cfg(feature = "schemas")]
             call_schemas: None,
+            #[cfg(feature = "schemas")]
+            note_schemas: Vec::new(),
             entity: TypeId::of::<E>(),
             encode: encode::<E>,
             table: |kind| {
@@ -135,9 +138,14 @@ impl Registry {
                 .map_err(|why: <T::Id as std::str::FromStr>::Err| why.to_string())?;
             let outcome: RecordedOutcome<T::Reply, T::Rejection> =
                 serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
-            Ok(E::on_outcome(from, note, outcome.into()))
+            Ok(E::on_outcome(from, note::read(note)?, outcome.into()))
         };
-        self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
+        let kind = self.kind_mut(E::KIND);
+        kind.hears.push((T::KIND, Box::new(hear)));
+        #[cfg(feature = "schemas")]
+        kind.note_schemas.push((T::KIND, |generator| {
+            generator.subschema_for::<<E as OnOutcome<T>>::Note>()
+        }));
     }
 
     /// Adds the kind of a worker's calls, unless it is there, and lets a kind hear their outcome.
@@ -171,7 +179,7 @@ impl Registry {
             let call = call.parse::<CallId>().map_err(|why| format!("{call:?}: {why}"))?;
             let outcome: CallOutcome<W::Answer, W::Failure> =
                 serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
-            match (note.as_str(), outcome) {
+            match (note, outcome) {
                 (OUTCOME, outcome) => Ok(E::on_call_outcome(call, outcome)),
                 (LATE, CallOutcome::Answered(answer)) => Ok(E::on_late_answer(call, Ok(answer))),
                 (LATE, CallOutcome::Failed(failure)) => Ok(E::on_late_answer(call, Err(failure))),

@@ -46,8 +46,8 @@ pub use self::{
         unloadable::unloadable_row,
     },
     timers::{
-        DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersPage, TimersRead, TimersSet, TimersStored, due_rows,
-        stored_timer_print, timer_print,
+        DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersCount, TimersMark, TimersPage, TimersRead, TimersSet, TimersStored,
+        due_rows, stored_timer_print, timer_print,
     },
 };
 pub use self::{

@@ -10,11 +10,14 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Encode, Entity, Timestamp},
+    model::{CommandReply, Encode, Entity, Timestamp},
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
 use std::any::{Any, TypeId};
+
+#[cfg(feature = "schemas")]
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// A kind of entity.
 pub struct Kind {
@@ -48,12 +51,17 @@ pub struct Kind {
     /// The schema of its reply.
     #[cfg(feature = "schemas")]
     pub reply_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The commands with replies of one type each, [`Entity::REPLIES`].
+    pub replies: &'static [CommandReply],
     /// The schema of its rejection.
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schemas of request, answer and failure, where its entities are the calls of a worker.
     #[cfg(feature = "schemas")]
     pub call_schemas: Option<fn(&mut SchemaGenerator) -> [Schema; 3]>,
+    /// The schemas of the notes it gives along with its requests, by the kind it asks.
+    #[cfg(feature = "schemas")]
+    pub note_schemas: Vec<(&'static str, SchemaOf)>,
     /// The [`Entity`] itself.
     pub(super) entity: TypeId,
     pub(super) encode: Encode,

@@ -166,6 +166,8 @@ impl Entity for Account {
 }
 
 impl OnOutcome<Account> for Account {
+    type Note = String;
+
     fn on_outcome(_: AccountId, _: String, _: Result<i64, RequestError<Short>>) -> Command {
         Command::Tick
     }

@@ -21,7 +21,7 @@ pub(super) fn durability(durability: Durability) -> &'static str {
 /// Seconds whose attempts are counted.
 const CALL_SECONDS: u64 = 60;
 
-/// Calls outside, by their workers: those of this process.
+/// Calls outside, by their workers: those of this process. All that have no outcome are `open`; those that wait in memory are `waiting`.
 fn calls(engine: &Engine) -> Vec<Value> {
     let stats = engine.stats();
     let kinds = engine.registry().kinds().iter().filter(|kind| kind.is_internal);
@@ -31,7 +31,7 @@ fn calls(engine: &Engine) -> Vec<Value> {
         let level = |what: &str| stats.last_level(&key(what)).unwrap_or(0.0);
         let minute = |what: &str| stats.sum(&key(what), CALL_SECONDS);
         Some(json!({
-            "worker": worker, "kind": kind, "under_way": level("under_way"), "waiting": level("waiting"),
+            "worker": worker, "kind": kind, "open": level("open"), "under_way": level("under_way"), "waiting": level("waiting"),
             "attempts_minute": minute("attempts"), "failed_minute": minute("attempts_failed"),
         }))
     };

@@ -1,6 +1,6 @@
 //! The contract of a service as one document: JSON Schemas of its commands, events, replies, rejections and queries.
 
-use super::commands;
+use super::{commands, paths};
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use throng::{ActorKind, Kind, Registry};
@@ -38,6 +38,8 @@ struct Described {
     public: &'static [&'static str],
     command: Schema,
     reply: Schema,
+    /// The replies of commands that have a type of their own.
+    replies: Vec<(&'static str, Schema)>,
     rejection: Schema,
     /// The contract as far as it needs no definitions.
     rest: Value,
@@ -52,6 +54,13 @@ impl Described {
         });
         let queries: Map<String, Value> = queries.collect();
         let mut rest = json!({ "ignores_unknown_fields": kind.ignores_unknown_fields, "queries": queries });
+        let notes = kind.note_schemas.iter();
+        let notes: Map<String, Value> = notes
+            .map(|(asked, schema)| ((*asked).to_owned(), schema(generator).into()))
+            .collect();
+        if !notes.is_empty() {
+            rest["notes"] = Value::Object(notes);
+        }
         if let Some(schemas) = kind.call_schemas {
             let [request, answer, failure] = schemas(generator);
             rest["call"] = json!({ "request": request, "answer": answer, "failure": failure });
@@ -61,6 +70,7 @@ impl Described {
             public: kind.public,
             command: (kind.command_schema)(generator),
             reply: (kind.reply_schema)(generator),
+            replies: paths::replies(kind, generator),
             rejection: (kind.rejection_schema)(generator),
             rest,
             event: Some(((kind.event_schema)(generator), kind.event_versions)),
@@ -73,6 +83,7 @@ impl Described {
             public: kind.public,
             command: (kind.command_schema)(generator),
             reply: (kind.reply_schema)(generator),
+            replies: Vec::new(),
             rejection: (kind.rejection_schema)(generator),
             rest: json!({}),
             event: None,
@@ -83,7 +94,11 @@ impl Described {
         let mut kind = self.rest;
         let commands = variants(&self.command, definitions).into_iter().map(|(name, schema)| {
             let is_public = self.public.contains(&name.as_str());
-            (name, json!({ "public": is_public, "schema": schema }))
+            let mut command = json!({ "public": is_public, "schema": schema });
+            if let Some((_, reply)) = self.replies.iter().find(|(of, _)| *of == name) {
+                command["reply"] = reply.as_value().clone();
+            }
+            (name, command)
         });
         kind["commands"] = Value::Object(commands.collect());
         kind["reply"] = self.reply.into();

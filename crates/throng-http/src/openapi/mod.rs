@@ -131,7 +131,10 @@ pub(crate) fn describe(
     let of_actors = actors.iter().zip(&of_actor_schemas);
     let of_actors = of_actors.map(|(kind, schemas)| (kind.name, kind.public, schemas, None));
     for (name, public, schemas, kind) in of_kinds.chain(of_actors) {
-        let commands = Commands::of(name, public, commands::of(&schemas.command, &definitions))?;
+        let all_commands = commands::of(&schemas.command, &definitions);
+        let replying = kind.into_iter().flat_map(|kind| kind.replies);
+        check_names(name, "REPLIES", replying.map(|reply| reply.command), &all_commands)?;
+        let commands = Commands::of(name, public, all_commands)?;
         let is_hidden = kind.is_some_and(|kind| kind.is_internal) || hidden.iter().any(|hidden| hidden == name);
         match kind {
             _ if is_hidden => {}
@@ -267,13 +270,7 @@ struct Commands {
 
 impl Commands {
     fn of(kind: &'static str, public: &'static [&'static str], all: Vec<CommandDoc>) -> Result<Self, StartError> {
-        let is_command = |name: &str| all.iter().any(|command| command.name == name);
-        // A type may hide its commands from its schema.
-        if let Some(command) = public.iter().find(|name| !all.is_empty() && !is_command(name)) {
-            let known: Vec<&str> = all.iter().map(|command| command.name.as_str()).collect();
-            let known = known.join(", ");
-            return Err(StartError::NoSuchCommand { kind, command, known });
-        }
+        check_names(kind, "PUBLIC", public.iter().copied(), &all)?;
         if public.is_empty() && !all.is_empty() {
             tracing::info!("no command of the kind {kind} is public: clients can only read (PUBLIC of its type)");
         }
@@ -284,6 +281,30 @@ impl Commands {
             public,
             internal: internal.into_iter().map(|command| command.name).collect(),
         })
+    }
+}
+
+/// Holds the names in a list of a kind against its commands.
+fn check_names(
+    kind: &'static str,
+    list: &'static str,
+    mut names: impl Iterator<Item = &'static str>,
+    commands: &[CommandDoc],
+) -> Result<(), StartError> {
+    let is_command = |name: &str| commands.iter().any(|command| command.name == name);
+    // A type may hide its commands from its schema.
+    match names.find(|name| !commands.is_empty() && !is_command(name)) {
+        None => Ok(()),
+        Some(command) => {
+            let known: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
+            let known = known.join(", ");
+            Err(StartError::NoSuchCommand {
+                kind,
+                command,
+                list,
+                known,
+            })
+        }
     }
 }
 
@@ -341,7 +362,9 @@ fn merge(into: &mut Value, from: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng::model::{Attempt, CallError, CallId, CallOutcome, OnCallOutcome, Outside};
+    use throng::model::{
+        Answer, Attempt, CallError, CallId, CallOutcome, CommandReply, Entity, OnCallOutcome, Outside, Turn,
+    };
     use throng_testing::fixtures::{Command, Counter};
 
     #[test]
@@ -390,5 +413,78 @@ mod tests {
         assert!(known.kinds.find("call-mail").is_none());
         let document = str::from_utf8(&known.document).unwrap();
         assert!(document.contains("/api/counter") && !document.contains("call-mail"));
+    }
+
+    #[derive(Default, serde::Serialize, serde::Deserialize)]
+    struct Zone;
+
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    enum Ask {
+        Hold {},
+        Wait {},
+        Close {},
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    struct Held {
+        seats: Vec<u32>,
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    struct Place(u32);
+
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(untagged)]
+    enum Reply {
+        Held(Held),
+        Place(Place),
+    }
+
+    impl Entity for Zone {
+        const KIND: &'static str = "zone";
+        const PUBLIC: &'static [&'static str] = &["hold", "wait", "close"];
+        const REPLIES: &'static [CommandReply] = &[CommandReply::of::<Held>("hold"), CommandReply::of::<Place>("wait")];
+        type Id = String;
+        type Command = Ask;
+        type Event = throng_testing::fixtures::Happened;
+        type Reply = Reply;
+        type Rejection = throng_testing::fixtures::Dislike;
+
+        fn decide(&self, _: Ask, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection> {
+            Ok(Answer::Now(Reply::Place(Place(1))))
+        }
+
+        fn evolve(&mut self, _: &Self::Event) {}
+    }
+
+    #[test]
+    fn command_is_shown_with_its_own_reply() {
+        let mut registry = Registry::default();
+        registry.add::<Zone>();
+        let known = describe(&registry, &[], &About::default(), &[]).unwrap();
+        let document: Value = serde_json::from_slice(&known.document).unwrap();
+        let reply = |command: &str| {
+            let post = &document["paths"][format!("/api/zone/{{id}}/{command}")]["post"];
+            post["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].clone()
+        };
+        assert_eq!(
+            ["hold", "wait", "close"].map(reply),
+            ["Held", "Place", "Reply"].map(|name| format!("#/components/schemas/{name}"))
+        );
+    }
+
+    #[test]
+    fn reply_of_a_command_that_is_none_stops_the_start() {
+        let commands = [CommandDoc {
+            name: "hold".into(),
+            description: None,
+            body: Value::Null,
+        }];
+        let wrong = check_names("zone", "REPLIES", ["hold", "holdd"].into_iter(), &commands).unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            "\"holdd\" is in REPLIES of the kind \"zone\", and is none of its commands; they are: hold"
+        );
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct KindSchemas {
     pub(super) command: Schema,
     pub(super) event: Schema,
     reply: Schema,
+    /// The replies of commands that have a type of their own.
+    replies: Vec<(&'static str, Schema)>,
     pub(super) rejection: Schema,
     /// Fields and answer of each query.
     queries: Vec<(Schema, Schema)>,
@@ -26,6 +28,7 @@ impl KindSchemas {
             command: (kind.command_schema)(generator),
             event: (kind.event_schema)(generator),
             reply: (kind.reply_schema)(generator),
+            replies: replies(kind, generator),
             rejection: (kind.rejection_schema)(generator),
             queries: kind
                 .queries
@@ -40,6 +43,7 @@ impl KindSchemas {
             command: (kind.command_schema)(generator),
             event: Schema::default(),
             reply: (kind.reply_schema)(generator),
+            replies: Vec::new(),
             rejection: (kind.rejection_schema)(generator),
             queries: Vec::new(),
         }
@@ -55,8 +59,22 @@ impl KindSchemas {
         let queries = self.queries.iter().flat_map(|(fields, answer)| [fields, answer]);
         [&self.command, &self.event, &self.reply, &self.rejection]
             .into_iter()
+            .chain(self.replies.iter().map(|(_, schema)| schema))
             .chain(queries)
     }
+
+    fn reply(&self, command: &str) -> &Schema {
+        let own = self.replies.iter().find(|(of, _)| *of == command);
+        own.map_or(&self.reply, |(_, schema)| schema)
+    }
+}
+
+/// The schemas of a kind's [replies](throng::model::Entity::REPLIES), by the command.
+pub(super) fn replies(kind: &Kind, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+    let replies = kind.replies.iter();
+    replies
+        .map(|reply| (reply.command, (reply.schema)(generator)))
+        .collect()
 }
 
 /// Problems by the routes they can come from.
@@ -158,7 +176,7 @@ fn post(kind: &str, schemas: &KindSchemas, command: &CommandDoc) -> Value {
     let mut responses = problems(WRITE_PROBLEMS);
     responses.insert(
         "200".into(),
-        content("The reply; what it rests on is durable.", &schemas.reply),
+        content("The reply; what it rests on is durable.", schemas.reply(name)),
     );
     responses.insert("409".into(), rejection(kind, &schemas.rejection));
     let mut operation = json!({

@@ -119,6 +119,7 @@ fn operator_has_a_call_attempted_and_gives_it_up() {
         (&json!("silent"), &json!("call-silent"))
     );
     assert_eq!((&shown["under_way"], &shown["waiting"]), (&json!(1.0), &json!(0.0)));
+    assert_eq!(shown["open"], 1.0);
     let called = client.get("/admin/entity/order/7/history").json();
     let sent = &called["events"][0]["sent"][0]["to"];
     assert_eq!(*sent, json!({ "kind": "call-silent", "id": call }));
@@ -127,6 +128,9 @@ fn operator_has_a_call_attempted_and_gives_it_up() {
     client.post(&format!("{give_up}&reason="), "").problem(400, "malformed");
     let given_up = client.post(&format!("{give_up}&reason=gone"), "").json();
     assert_eq!(given_up, json!({ "outcome": "unknown" }));
+    until(&mut client, "/admin/overview", |overview| {
+        overview["calls"][0]["open"] == 0.0
+    });
     client.post(&format!("{give_up}&reason=gone"), "").problem(409, "over");
     until(&mut client, "/admin/entity/order/7", |order| {
         order["state"]["heard"].to_string().contains("has given it up: gone")

@@ -139,6 +139,76 @@ fn call_made_once_on_nodes_that_fail_is_sent_once() {
     );
 }
 
+/// Orders wait for a provider that is away, while nodes come and go.
+fn wait(seed: u64, keep_trace: bool) -> Result<Run, Box<Failure>> {
+    let provider = provider(CallFaults {
+        lost: 1.0,
+        ..CallFaults::none()
+    });
+    let mut faults = Faults::random(seed);
+    faults.stall_micros = 50_000..300_000;
+    let world = Simulation::new(seed)
+        .with::<Order>()
+        .query::<Order, View>()
+        .outside::<Order, Payments>(&provider)
+        .faults(faults)
+        .keep_trace(keep_trace);
+    let run = async |sim: Sim| {
+        let nodes = sim.nodes(Timing::of(LEASE));
+        start_all(&sim, &nodes).await;
+        let plan = Plan {
+            within_secs: 100_000,
+            ..Plan::default()
+        };
+        for number in 0..ORDERS {
+            let place = || OrderCommand::Place { cents: 100, plan };
+            let order = |engine: &Engine| engine.entity::<Order>(number.to_string());
+            ask(&sim, &nodes, |engine| order(&engine).once("place").ask(place())).await;
+            step(&sim, &nodes).await;
+            step(&sim, &nodes).await;
+        }
+        nodes.calm();
+        let mut open = 0.0;
+        for _ in 0..200 {
+            recover(&sim, &nodes).await;
+            open = open_calls(&nodes).await;
+            if open == ORDERS as f64 {
+                break;
+            }
+            sim.sleep(PAUSE).await;
+        }
+        if open == ORDERS as f64 {
+            sim.count("counted");
+        } else {
+            sim.wrong(format!("{open} calls are open, and {ORDERS} were made"));
+        }
+        nodes.end();
+    };
+    world.try_run(run).map(|((), run)| run)
+}
+
+/// The sum of what the nodes show.
+async fn open_calls(nodes: &Nodes) -> f64 {
+    let mut open = 0.0;
+    for node in nodes.up() {
+        let shown = nodes.call(node, |engine: Engine| async move {
+            engine.stats().last_level("calls.payments.open").unwrap_or_default()
+        });
+        open += shown.await.unwrap_or_default();
+    }
+    open
+}
+
+#[test]
+fn open_calls_are_counted_on_nodes_that_fail() {
+    for_each_seed_with(
+        ("throng-sim", "open_calls_are_counted_on_nodes_that_fail"),
+        6,
+        &["counted", "node killed", "node paused"],
+        wait,
+    );
+}
+
 #[test]
 fn erasure_reaches_calls_on_other_nodes() {
     let provider = provider(CallFaults::none());

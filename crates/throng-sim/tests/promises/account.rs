@@ -342,7 +342,7 @@ impl<const G: u8> Entity for Account<G> {
                 turn.emit(Happened::Reserved(fact(op, 0, -amount)));
                 let next = to + 1;
                 let accept = Command::Accept { op, amount, mode, next };
-                turn.request::<Self>(to, accept, format!("{op}:{amount}"));
+                turn.request::<Self>(to, accept, (op, amount));
             }
             Command::Accept { op, amount, mode, next } => match mode {
                 Mode::Accept => turn.emit(Happened::Received(fact(op, 0, amount))),
@@ -454,11 +454,13 @@ impl<const G: u8> Entity for Account<G> {
 }
 
 impl<const G: u8> OnOutcome<Account<G>> for Account<G> {
-    fn on_outcome(_: u64, note: String, outcome: Result<View, RequestError<No>>) -> Command {
-        let (op, amount) = note.split_once(':').unwrap();
+    /// The operation, and its amount.
+    type Note = (u64, i64);
+
+    fn on_outcome(_: u64, (op, amount): (u64, i64), outcome: Result<View, RequestError<No>>) -> Command {
         Command::Heard {
-            op: op.parse().unwrap(),
-            amount: amount.parse().unwrap(),
+            op,
+            amount,
             ok: outcome.is_ok(),
         }
     }

@@ -5,7 +5,9 @@ use crate::delivery::stored_timers::{kept, read_named, read_page};
 use std::collections::{BTreeMap, HashMap};
 use throng_core::{
     model::Timestamp,
-    shard::{DUE_ROWS, MARKED_ROWS, Rows, Shard, TIMER_ROWS, TimersMark, TimersStored, due_rows, shard_of_row},
+    shard::{
+        DUE_ROWS, MARKED_ROWS, Rows, Shard, TIMER_ROWS, TimersCount, TimersMark, TimersStored, due_rows, shard_of_row,
+    },
 };
 use throng_journal::{Covered, Error, ShardId};
 
@@ -42,17 +44,25 @@ impl Epochs {
         // The marks stand before the rows that find timers: one row more than there are marks tells whether there is any.
         let rows_max = usize::from(self.context.registry.shards()) + 1;
         store.system_scan(MARKED_ROWS, b"", rows_max, &mut visit).await?;
-        let mut unmarked = Vec::new();
+        let (mut unmarked, mut uncounted) = (Vec::new(), HashMap::new());
         for covered in covered {
             let writer = covered.upto.map(|upto| upto.writer);
             for id in covered.shards.iter() {
                 let mark = marks.get(&id).filter(|mark| Some(mark.writer) == writer);
                 match (mark, shards.get_mut(usize::from(id.0))) {
                     (Some(_), _) if !has_timers => {}
-                    (Some(mark), Some(shard)) => self.restore_first(shard, mark.timers).await?,
+                    (Some(mark), Some(shard)) => {
+                        if !mark.counts_calls {
+                            uncounted.insert(id, TimersCount::default());
+                        }
+                        self.restore_first(shard, mark.count.clone()).await?;
+                    }
                     _ => unmarked.push(id),
                 }
             }
+        }
+        if !uncounted.is_empty() {
+            self.count_calls(uncounted, shards).await?;
         }
         if unmarked.is_empty() {
             return Ok(true);
@@ -76,9 +86,33 @@ impl Epochs {
         Ok(is_complete)
     }
 
+    /// Counts the calls of shards whose last checkpoint an older program has made.
+    async fn count_calls(&self, mut counts: HashMap<ShardId, TimersCount>, shards: &mut [Shard]) -> Result<(), Error> {
+        let registry = &self.context.registry;
+        for kind in registry.kinds().iter().filter(|kind| kind.is_internal) {
+            let prefix = [TIMER_ROWS, kind.name.as_bytes(), &[0]].concat();
+            let mut visit = |row: &[u8], _: &[u8]| {
+                let shard = shard_of_row(row, registry);
+                if let Some(count) = shard.and_then(|shard| counts.get_mut(&shard)) {
+                    count.add_row(row);
+                }
+            };
+            self.context
+                .store
+                .system_scan(&prefix, b"", usize::MAX, &mut visit)
+                .await?;
+        }
+        for (shard, count) in counts {
+            if let Some(shard) = shards.get_mut(usize::from(shard.0)) {
+                shard.calls_in_store(count);
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the first timers of a shard, with all that keep quarantines.
-    async fn restore_first(&self, shard: &mut Shard, timers: u64) -> Result<(), Error> {
-        shard.timers_in_store(timers);
+    async fn restore_first(&self, shard: &mut Shard, count: TimersCount) -> Result<(), Error> {
+        shard.timers_in_store(count);
         let beginning = Timestamp { micros: i64::MIN };
         while let Some(page) = shard.timers_page(beginning) {
             let read = read_page(&*self.context.store, &page, kept(&self.context)).await?;

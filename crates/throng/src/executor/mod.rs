@@ -14,6 +14,8 @@ mod credit;
 mod execution;
 mod load;
 mod loads;
+#[cfg(feature = "services")]
+mod open_calls;
 mod operator_action;
 mod outbox;
 mod remote;
@@ -76,6 +78,8 @@ pub(crate) struct Executor {
     at_work: Box<[AtWork]>,
     loads: Loads,
     pub(crate) books: Books,
+    #[cfg(feature = "services")]
+    open_calls: open_calls::OpenCalls,
     /// When the next timer is due, microseconds of the time of day.
     pub(crate) next_due: AtomicI64,
     /// The second in which slow commands were named last, and how many were.
@@ -92,6 +96,8 @@ impl Executor {
     ) -> Self {
         let inbox_max = context.options.inbox_max;
         Self {
+            #[cfg(feature = "services")]
+            open_calls: open_calls::OpenCalls::of(&context),
             context,
             group_commit,
             outbox,
@@ -380,6 +386,8 @@ impl Executor {
         if shard.take_unresolved_changed() {
             self.context.signals.unresolved.wake();
         }
+        #[cfg(feature = "services")]
+        self.open_calls.settle(shard);
         let published = shard.take_published();
         #[cfg(feature = "services")]
         if !published.is_empty() {

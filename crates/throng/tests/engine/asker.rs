@@ -66,7 +66,7 @@ impl Entity for Witness {
                 turn.emit(seen);
                 turn.send::<Self>(to, Command::Note {});
             }
-            Command::Ask { other } => turn.request::<Self>(other, Command::Note {}, ""),
+            Command::Ask { other } => turn.request::<Self>(other, Command::Note {}, ()),
             Command::Remind {} => {
                 turn.emit(Happened::Timed);
                 let now = turn.now();
@@ -90,7 +90,9 @@ impl Entity for Witness {
 }
 
 impl OnOutcome<Witness> for Witness {
-    fn on_outcome(_: String, _: String, _: Result<Vec<String>, RequestError<Never>>) -> Command {
+    type Note = ();
+
+    fn on_outcome(_: String, (): (), _: Result<Vec<String>, RequestError<Never>>) -> Command {
         Command::Note {}
     }
 }

@@ -72,7 +72,7 @@ impl Entity for Cell {
             }
             Command::Note { text } => turn.emit(Happened::Noted { text }),
             Command::Tell { to, text } => turn.send::<Self>(to, Command::Note { text }),
-            Command::Request { to, text } => turn.request::<Self>(to, Command::Note { text }, String::new()),
+            Command::Request { to, text } => turn.request::<Self>(to, Command::Note { text }, ()),
             Command::Remind { in_ms } => {
                 let at = turn.now().after(Duration::from_millis(in_ms));
                 let text = "reminded".into();
@@ -91,7 +91,9 @@ impl Entity for Cell {
 }
 
 impl OnOutcome<Self> for Cell {
-    fn on_outcome(_: String, _: String, outcome: Result<String, RequestError<Never>>) -> Command {
+    type Note = ();
+
+    fn on_outcome(_: String, (): (), outcome: Result<String, RequestError<Never>>) -> Command {
         let text = outcome.unwrap_or_else(|why| why.to_string());
         Command::Note { text }
     }

@@ -508,7 +508,7 @@ fn send(id: PicoId, outgoing: Outgoing, turn: &mut Turn<'_, Pico>) {
             Parcel::Seek => turn.send::<Pico>(id, PicoCommand::Seek {}),
             Parcel::Adopt(to, by) => {
                 let via = to.secret;
-                turn.request::<Pico>(to.pico, PicoCommand::Adopt { via, by }, "");
+                turn.request::<Pico>(to.pico, PicoCommand::Adopt { via, by }, ());
             }
             Parcel::Left(parent, number) => turn.send::<Pico>(parent, PicoCommand::Left { number }),
             Parcel::Seal(page, children) => {

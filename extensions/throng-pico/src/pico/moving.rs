@@ -32,7 +32,9 @@ pub struct Moving {
 }
 
 impl OnOutcome<Pico> for Pico {
-    fn on_outcome(_: PicoId, _: String, outcome: Result<Ran, RequestError<PicoRejection>>) -> PicoCommand {
+    type Note = ();
+
+    fn on_outcome(_: PicoId, (): (), outcome: Result<Ran, RequestError<PicoRejection>>) -> PicoCommand {
         let outcome = match outcome.map(|ran| ran.adopted) {
             Ok(Some(adoption)) => Ok(*adoption),
             Ok(None) => Err("the new parent said nothing".into()),

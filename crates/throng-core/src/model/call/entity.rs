@@ -124,7 +124,11 @@ impl<W: Outside> Entity for Call<W> {
         if let Some(CallEvent::Begun { trace, .. }) = step.events.first_mut() {
             *trace = turn.out.trace.map(Box::new);
         }
-        step.events.into_iter().for_each(|event| turn.emit(event));
+        let timer = self.state.timer(&step.events);
+        for event in step.events {
+            turn.out.opened += event.opens();
+            turn.emit(event);
+        }
         if let Some(outcome) = step.told {
             let note = if step.is_late { LATE } else { OUTCOME };
             turn.tell_caller(self.state.caller(), note, &outcome);
@@ -139,7 +143,10 @@ impl<W: Outside> Entity for Call<W> {
         if step.ends {
             turn.end();
         } else if let Some(at) = step.look {
-            turn.remind(LOOK, at, None, CallCommand::Look {});
+            if turn.out.opened < 0 {
+                turn.cancel(LOOK);
+            }
+            turn.remind(timer, at, None, CallCommand::Look {});
         }
         if step.is_ready {
             let offer = CallOffer {

@@ -14,6 +14,7 @@ pub use entity::{Call, worker_of};
 pub use outcome::{CallOutcome, OnCallOutcome};
 pub(crate) use outcome::{LATE, OUTCOME};
 pub use state::CallEvent;
+pub(crate) use state::{LOOK, opened_by};
 
 use super::{Message, Timestamp};
 use crate::trace_context::TraceContext;

@@ -123,6 +123,17 @@ pub enum CallEvent {
 
 impl Event for CallEvent {}
 
+impl CallEvent {
+    /// The same as [`opened_by`] its name.
+    pub(super) fn opens(&self) -> i64 {
+        match self {
+            Self::Begun { .. } => 1,
+            Self::Settled { .. } => -1,
+            _ => 0,
+        }
+    }
+}
+
 /// The stage a call has reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 enum Stage {
@@ -236,6 +247,16 @@ impl CallState {
     /// Attempts that were begun.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    /// Returns the name of its timer after these events.
+    pub(super) fn timer(&self, events: &[CallEvent]) -> &'static str {
+        let is_open = matches!(self.stage, Stage::InLine | Stage::Ready(_) | Stage::UnderWay(..));
+        match i64::from(is_open) + events.iter().map(CallEvent::opens).sum::<i64>() {
+            1.. => LOOK,
+            _ if self.stage == Stage::None => LINE,
+            _ => LATE,
+        }
     }
 
     pub(super) fn decide(
@@ -688,8 +709,21 @@ impl CallState {
     }
 }
 
-/// The timer's name.
-pub(super) const LOOK: &str = "look";
+/// The name of the timer that each call has until it has its outcome: calls without one are counted by it.
+pub(crate) const LOOK: &str = "look";
+/// The name of the timer of a call that waits for a late answer.
+const LATE: &str = "late";
+/// The name of the timer of a line.
+const LINE: &str = "line";
+
+/// Returns 1 for the name of the event with which a call begins, -1 for that with which it has its outcome, else 0.
+pub(crate) fn opened_by(event: &str) -> i64 {
+    match event {
+        "begun" => 1,
+        "settled" => -1,
+        _ => 0,
+    }
+}
 
 #[cfg(test)]
 mod tests;

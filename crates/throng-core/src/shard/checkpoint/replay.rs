@@ -3,7 +3,7 @@
 use super::{erasures::ERASED, notes};
 use crate::{
     limits,
-    model::{Entity, Family, Timestamp},
+    model::{Entity, Family, Timestamp, opened_by},
     shard::{
         Common, LoadOutcome, Recalled, Shard, TailEvent,
         dedup::{self, FoundKey, KeyRows, key::KeptOutcome},
@@ -57,7 +57,13 @@ impl Shard {
                     common.erasures.ended(record);
                 }
                 match self.registry.find(record.kind) {
-                    Some(kind) => self.tables[kind].replay(common, hash, record, intern(record.name))?,
+                    Some(kind) => {
+                        let is_event = record.record == RecordKind::Event;
+                        if is_event && self.registry.kinds()[kind].is_internal && opened_by(record.name) != 0 {
+                            common.timers.calls.add(record.kind, opened_by(record.name));
+                        }
+                        self.tables[kind].replay(common, hash, record, intern(record.name))?;
+                    }
                     None => self.others.replay(hash, record)?,
                 }
             }

@@ -109,6 +109,10 @@ impl<E: Entity> Entities<E> {
         if written.ended > 0 {
             common.timers.clear_all(&Address::new(E::KIND, call.id));
         }
+        let opened = std::mem::take(&mut self.effects.opened);
+        if opened != 0 {
+            common.timers.calls.add(E::KIND, opened);
+        }
         self.record_family(common, call, at, !events.is_empty(), &written.children);
         if !matches!(call.cause, Cause::Asked { .. }) {
             close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");

@@ -12,7 +12,7 @@ use throng_journal::CommitBuilder;
 /// Answers a query of a kind, given the state, the circumstances and the arguments.
 pub(crate) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
 /// Makes a command of an outcome: given the id, the note and the outcome.
-pub(crate) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
+pub(crate) type HearFn<E> = fn(&str, &str, &[u8]) -> Result<<E as Entity>::Command, String>;
 
 /// The receiver of a command's records: the open commit, while the shard's lock is held.
 pub trait Stage {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Moment, Timestamp, Turn},
+    model::{Answer, Entity, Error, Event, Moment, Timestamp, Turn, wrong_reply},
     tagged,
 };
 use accept::{Accepted, Reply};
@@ -285,11 +285,15 @@ impl<E: Entity> Entities<E> {
             for event in &effects.events {
                 resident.state.evolve(event);
             }
-            Ok(match answer {
-                Answer::Now(reply) => Reply::Value(reply),
-                Answer::After(read) => Reply::Value(read(&resident.state)),
-                Answer::Forward(to) => Reply::Forward(to),
-            })
+            let reply = match answer {
+                Answer::Now(reply) => reply,
+                Answer::After(read) => read(&resident.state),
+                Answer::Forward(to) => return Ok(Reply::Forward(to)),
+            };
+            let wrong = observed
+                .as_ref()
+                .and_then(|(name, _)| wrong_reply((E::KIND, E::REPLIES), name, &reply));
+            wrong.map_or(Ok(Reply::Value(reply)), |why| Err(crashed(why)))
         };
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());

@@ -105,7 +105,7 @@ fn read_unguarded<E: Entity>(
                 .iter()
                 .find(|(kind, _)| kind == from)
                 .ok_or_else(|| Error::Malformed(format!("{} was not given `on_outcome` for {from}", E::KIND)))?;
-            hear(&outcome.from.1, outcome.note.clone(), outcome.outcome.get().as_bytes())
+            hear(&outcome.from.1, &outcome.note, outcome.outcome.get().as_bytes())
                 .map_err(|why| Error::Malformed(format!("the outcome from {from} cannot be read: {why}")))
         }
     }

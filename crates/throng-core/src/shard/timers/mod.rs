@@ -1,5 +1,6 @@
 //! Named durable timers.
 
+mod count;
 mod operator_quarantine;
 mod quarantines;
 mod rows;
@@ -10,6 +11,8 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub(super) use count::OpenCalls;
+pub use count::TimersCount;
 use quarantines::Written;
 pub use rows::{
     DUE_ROWS, MARKED_ROWS, TIMER_ROWS, TimersMark, TimersStored, due_rows, stored_timer_print, timer_print,
@@ -44,8 +47,12 @@ pub(super) struct TimersWindow {
     pub(super) refill_at: i64,
     /// Counts checkpoints. A page that was read before the last one does not count.
     generation: u64,
-    /// The number of timers in the store.
-    pub(super) stored: u64,
+    /// The timers in the store, as of the last checkpoint.
+    pub(super) stored: TimersCount,
+    /// `stored` counts the rows of the store; else it counts none of those that were there before.
+    pub(super) is_counted: bool,
+    /// A checkpoint has failed, and the store may have it.
+    pub(super) is_unsure: bool,
     /// The store has the shard's mark of this writer.
     pub(super) is_marked: bool,
     /// All timers are read from the journal, and the store may have rows of any of them.
@@ -86,6 +93,8 @@ pub(super) struct Timers {
     credit: Credit,
     /// The quarantines that timers keep.
     pub(super) quarantines: OperatorQuarantines,
+    /// The calls without an outcome, beside those in `window.stored`.
+    pub(super) calls: OpenCalls,
 }
 
 impl Default for Timers {
@@ -104,6 +113,7 @@ impl Default for Timers {
             window: TimersWindow::default(),
             credit: Credit::with_buckets(TIMERS_CREDIT as u64, CREDIT_BUCKETS),
             quarantines: OperatorQuarantines::default(),
+            calls: OpenCalls::default(),
         }
     }
 }
@@ -152,9 +162,14 @@ impl Timers {
     pub(super) fn len(&self) -> usize {
         let all = match self.window.upto {
             None => self.set.len(),
-            Some(_) => usize::try_from(self.window.stored).unwrap_or(usize::MAX),
+            Some(_) => usize::try_from(self.window.stored.timers).unwrap_or(usize::MAX),
         };
         all.saturating_sub(self.quarantines.len())
+    }
+
+    /// Counts the calls of a kind that have no outcome, in memory or not.
+    pub(super) fn open_calls(&self, kind: &str) -> u64 {
+        self.calls.now(kind, &self.window.stored)
     }
 
     /// The version of the record that clears a timer.
@@ -427,8 +442,11 @@ impl Timers {
             changed: Vec::with_capacity(self.changed.len()),
             ended: self.ended.iter().cloned().collect(),
             stale: std::mem::take(&mut window.stale),
-            timers: window.stored,
+            count: window.stored.clone(),
+            is_counted: window.is_counted,
+            is_unsure: window.is_unsure,
         };
+        self.calls.give();
         for (key, stored) in std::mem::take(&mut self.changed) {
             let set = self.set.get(&key).map(|standing| &standing.set);
             let now = set.and_then(|set| Some((place_of(&key, set.at), serde_json::to_vec(set).ok()?)));
@@ -441,6 +459,8 @@ impl Timers {
 
     /// The checkpoint with the last rows has failed: they are changed still, and the store may have taken them.
     pub(super) fn failed(&mut self) {
+        self.window.is_unsure = true;
+        self.calls.failed();
         for key in std::mem::take(&mut self.given) {
             let bytes = weigh_change(&key);
             if self.changed.insert(key, StoredTimer::Unknown).is_some() {

@@ -1,7 +1,11 @@
 //! Rows of timers in the store: one with each timer, one that finds it by when it is due, and a shard's mark that the latter are complete.
 
-use super::{QUARANTINE, Set};
-use crate::{limits, shard::SystemRow};
+use super::{QUARANTINE, Set, TimersCount};
+use crate::{
+    limits,
+    model::{LOOK, worker_of},
+    shard::SystemRow,
+};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
@@ -65,6 +69,12 @@ pub(super) fn hash_of(key: &[u8]) -> u64 {
     KeyParts::of(key).map_or(0, |parts| parts.hash())
 }
 
+/// The kind of the call without an outcome that a timer stands for.
+pub(super) fn call_of(key: &[u8]) -> Option<&str> {
+    let parts = KeyParts::of(key).filter(|parts| parts.name == LOOK)?;
+    worker_of(parts.kind).map(|_| parts.kind)
+}
+
 /// The prefix of all keys of a key's entity.
 pub(super) fn entity_of(key: &[u8]) -> &[u8] {
     let name = KeyParts::of(key).map_or(0, |parts| parts.name.len());
@@ -112,22 +122,37 @@ pub(super) fn read_due_row(row: &[u8]) -> Option<(i64, &[u8])> {
     Some(((u64::from_be_bytes(*place) ^ SIGN).cast_signed(), key))
 }
 
+/// The name of a shard's mark in the store.
+fn mark_name(shard: ShardId) -> Vec<u8> {
+    [MARK_ROWS, &shard.0.to_be_bytes()].concat()
+}
+
 /// A shard's mark in the store, with the value it is to have.
-fn mark_row(shard: ShardId, writer: WriterId, timers: u64) -> SystemRow {
-    let value = [writer.0, timers].map(u64::to_be_bytes).concat();
-    ([MARK_ROWS, &shard.0.to_be_bytes()].concat(), Some(value))
+fn mark_row(shard: ShardId, writer: WriterId, count: &TimersCount) -> SystemRow {
+    let mut value = [writer.0, count.timers].map(u64::to_be_bytes).concat();
+    count.write_calls(&mut value);
+    (mark_name(shard), Some(value))
 }
 
 /// The mark of a shard: each of its timers has a row among [`DUE_ROWS`] as long as the shard is covered by commits of this writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimersMark {
     /// The shard it is about.
     pub shard: ShardId,
     /// The writer that made the last checkpoint of a program that knows these rows. An older program does not change it, and covers the
     /// shard by another writer.
     pub writer: WriterId,
-    /// The number of the shard's timers in the store.
-    pub timers: u64,
+    /// The shard's timers in the store.
+    pub count: TimersCount,
+    /// The calls among these were counted; an older program did not.
+    pub counts_calls: bool,
+}
+
+impl TimersCount {
+    /// Counts the timer that a row of [`TIMER_ROWS`] holds.
+    pub fn add_row(&mut self, row: &[u8]) {
+        self.add(row.strip_prefix(TIMER_ROWS).and_then(call_of));
+    }
 }
 
 impl TimersMark {
@@ -135,11 +160,17 @@ impl TimersMark {
     #[must_use]
     pub fn read(row: &[u8], value: &[u8]) -> Option<Self> {
         let shard: [u8; 2] = row.strip_prefix(MARK_ROWS)?.try_into().ok()?;
-        let (writer, timers) = value.split_first_chunk::<8>()?;
+        let (writer, value) = value.split_first_chunk::<8>()?;
+        let (timers, value) = value.split_first_chunk::<8>()?;
+        let calls = TimersCount::read_calls(value);
         Some(Self {
             shard: ShardId(u16::from_be_bytes(shard)),
             writer: WriterId(u64::from_be_bytes(*writer)),
-            timers: u64::from_be_bytes(*timers.first_chunk::<8>()?),
+            counts_calls: calls.is_some(),
+            count: TimersCount {
+                timers: u64::from_be_bytes(*timers),
+                calls: calls.unwrap_or_default(),
+            },
         })
     }
 }
@@ -176,14 +207,18 @@ pub struct TimerRows {
     pub(super) ended: Vec<Vec<u8>>,
     /// Rows that find no timer.
     pub(super) stale: Vec<Vec<u8>>,
-    /// The number of timers in the store before.
-    pub(super) timers: u64,
+    /// The timers in the store before.
+    pub(super) count: TimersCount,
+    /// `count` counts the rows of the store.
+    pub(super) is_counted: bool,
+    /// The store may have a checkpoint of this writer that failed.
+    pub(super) is_unsure: bool,
 }
 
 /// A shard's timers after a checkpoint.
 #[derive(Debug, Default)]
 pub struct TimersStored {
-    pub(super) timers: u64,
+    pub(super) count: TimersCount,
     /// The entities of timers that turned out to be in the store, by their hash, once for each.
     pub(super) found: Vec<u64>,
 }
@@ -199,7 +234,18 @@ impl TimerRows {
     #[must_use]
     pub fn unknown(&self) -> Vec<Vec<u8>> {
         let unknown = self.changed.iter().filter(|timer| timer.stored == StoredTimer::Unknown);
-        unknown.map(|timer| timer_row(&timer.key)).collect()
+        let mark = self.is_unsure.then(|| mark_name(self.shard));
+        unknown.map(|timer| timer_row(&timer.key)).chain(mark).collect()
+    }
+
+    /// The timers in the store before, and whether its rows are counted among them.
+    fn before(&mut self, read: &HashMap<Vec<u8>, Vec<u8>>) -> (TimersCount, bool) {
+        let name = mark_name(self.shard);
+        let mark = read.get(&name).and_then(|value| TimersMark::read(&name, value));
+        match mark.filter(|mark| mark.writer == self.writer) {
+            Some(mark) => (mark.count, true),
+            None => (std::mem::take(&mut self.count), self.is_counted),
+        }
     }
 
     /// The prefixes of rows that all have to be read before [`resolve`](Self::resolve).
@@ -209,8 +255,8 @@ impl TimerRows {
     }
 
     /// The rows to write, added to others, by what was read of the store.
-    pub fn resolve(self, read: &HashMap<Vec<u8>, Vec<u8>>, rows: &mut Vec<SystemRow>) -> TimersStored {
-        let (mut timers, mut found) = (self.timers, Vec::new());
+    pub fn resolve(mut self, read: &HashMap<Vec<u8>, Vec<u8>>, rows: &mut Vec<SystemRow>) -> TimersStored {
+        let ((mut count, is_counted), mut found) = (self.before(read), Vec::new());
         let changed: BTreeMap<&[u8], &ChangedTimer> = self.changed.iter().map(|timer| (&*timer.key, timer)).collect();
         let ended: HashSet<&[u8]> = self.ended.iter().map(|entity| &entity[..]).collect();
         for (row, value) in read {
@@ -218,7 +264,9 @@ impl TimerRows {
             if ended.contains(entity_of(key)) && !changed.contains_key(key) {
                 rows.push((row.clone(), None));
                 rows.extend(place_in(key, value).map(|place| (due_row(self.shard, place, key), None)));
-                timers = timers.saturating_sub(1);
+                if is_counted {
+                    count.remove(call_of(key));
+                }
                 found.push(hash_of(key));
             }
         }
@@ -244,7 +292,12 @@ impl TimerRows {
                 rows.extend(left.map(|place| (due_row(self.shard, place, key), None)));
                 rows.extend(after.map(|place| (due_row(self.shard, place, key), Some(Vec::new()))));
             }
-            timers = timers.saturating_sub(u64::from(before.is_some())) + u64::from(after.is_some());
+            if before.is_some() && is_counted {
+                count.remove(call_of(key));
+            }
+            if after.is_some() {
+                count.add(call_of(key));
+            }
         }
         for row in &self.stale {
             let is_needed = read_due_row(row).is_some_and(|(place, key)| {
@@ -255,8 +308,8 @@ impl TimerRows {
                 rows.push((row.clone(), None));
             }
         }
-        rows.push(mark_row(self.shard, self.writer, timers));
-        TimersStored { timers, found }
+        rows.push(mark_row(self.shard, self.writer, &count));
+        TimersStored { count, found }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Setting, clearing, firing, and what stays in memory.
 
 use super::*;
+use crate::model::LOOK;
 use rows::{MARK_ROWS, due_row};
 use std::ops::Bound;
 
@@ -97,7 +98,7 @@ fn restarted(store: &Store, kept: usize) -> Timers {
     let mut timers = Timers::default();
     let mark = store.scan(MARK_ROWS, b"", 1);
     let mark = mark.first().and_then(|(row, value)| TimersMark::read(row, value));
-    timers.in_store(mark.map_or(0, |mark| mark.timers));
+    timers.in_store(mark.map_or_else(TimersCount::default, |mark| mark.count));
     while let Some(page) = timers.page(SHARD, Timestamp { micros: i64::MIN }) {
         timers.read(&page, store.read(&page, kept));
     }
@@ -255,9 +256,13 @@ struct Trial {
     /// The log since the checkpoint.
     tail: Vec<Change>,
     log: Vec<Change>,
+    /// The calls that are open, and those that were at the last checkpoint that the store has.
+    open: [i64; 2],
     dice: fastrand::Rng,
     kept: usize,
     now: i64,
+    /// Each process has its own.
+    writer: WriterId,
 }
 
 #[derive(Clone, Copy)]
@@ -275,24 +280,34 @@ impl Trial {
             expected: BTreeMap::new(),
             tail: Vec::new(),
             log: Vec::new(),
+            open: [0; 2],
             dice: fastrand::Rng::with_seed(seed),
             kept: 1 + seed as usize % 4,
             now: 0,
+            writer: WRITER,
         }
     }
 
     fn address(of: u8) -> Address {
-        Address::new("k", of.to_string())
+        Address::new("call-k", of.to_string())
     }
 
-    /// A name; one of them is that of a quarantine, which is never due.
+    /// A name; one of them is that of an open call, and one of a quarantine, which is never due.
     fn name(name: u8) -> &'static str {
-        ["a", "b", "c", QUARANTINE][usize::from(name)]
+        ["a", "b", LOOK, QUARANTINE][usize::from(name)]
     }
 
     fn change(&mut self, change: Change) {
+        let is_open = |of: u8| self.expected.contains_key(&(of, 2));
+        let opened = match change {
+            Change::Set(of, 2, _) if !is_open(of) => 1,
+            Change::Clear(of, 2) | Change::End(of) if is_open(of) => -1,
+            _ => 0,
+        };
         self.tail.push(change);
         self.log.push(change);
+        self.open[0] += opened;
+        self.timers.calls.add("call-k", opened);
         match change {
             Change::Set(of, name, at) => _ = self.expected.insert((of, name), at),
             Change::Clear(of, name) => _ = self.expected.remove(&(of, name)),
@@ -330,13 +345,17 @@ impl Trial {
     fn checkpoint(&mut self) {
         let early = self.timers.page(SHARD, Timestamp { micros: i64::MAX });
         let early = early.map(|page| (self.store.read(&page, self.kept), page));
-        let Some(rows) = self.timers.rows(SHARD, WRITER) else {
+        let Some(rows) = self.timers.rows(SHARD, self.writer) else {
             return;
         };
-        let covered = self.tail.len();
+        let (covered, open) = (self.tail.len(), self.open[0]);
         self.some_changes();
         let is_lost = self.dice.u8(..5);
         let stored = (is_lost != 0).then(|| self.store.take(rows));
+        if stored.is_some() {
+            // The same for one that fails then: the store says how far it covers the log.
+            self.open[1] = open;
+        }
         if self.dice.bool() {
             refill(&mut self.timers, &self.store, self.now, self.kept);
         }
@@ -356,6 +375,7 @@ impl Trial {
     /// The process ends, and another one reads the store and then the log after the checkpoint. Now and then an older program has made the last
     /// checkpoint, or the store does not count, and all of the log is read.
     fn restart(&mut self) {
+        self.writer.0 += 1;
         match self.dice.u8(..6) {
             0 => {
                 self.timers = Timers::default();
@@ -366,6 +386,11 @@ impl Trial {
             _ => self.timers = self.store.left_by_older(),
         }
         self.tail.iter().for_each(|change| replay(&mut self.timers, *change));
+        let [open, stored] = self.open;
+        let is_rebuilt = self.timers.window.is_rebuilt;
+        self.timers
+            .calls
+            .add("call-k", if is_rebuilt { open } else { open - stored });
         let quarantined = self.expected.keys().filter(|(_, name)| *name == 3).count();
         assert_eq!(self.timers.quarantines.len(), quarantined);
     }
@@ -417,6 +442,8 @@ fn timers_fire_once_in_time_wherever_they_stand() {
                 _ => trial.some_changes(),
             }
             away += usize::from(trial.timers.set.len() < trial.expected.len());
+            let open = trial.expected.keys().filter(|(_, name)| *name == 2).count();
+            assert_eq!(trial.timers.open_calls("call-k"), open as u64, "seed {seed}");
             let own = Trial::address(3);
             let seen = trial.timers.views_of(&own, 9).len()
                 + trial.timers.away(&own).map_or(0, |away| {
@@ -434,7 +461,7 @@ fn timers_fire_once_in_time_wherever_they_stand() {
         for of in 0..12 {
             trial.change(Change::End(of));
         }
-        if let Some(rows) = trial.timers.rows(SHARD, WRITER) {
+        if let Some(rows) = trial.timers.rows(SHARD, trial.writer) {
             let stored = trial.store.take(rows);
             trial.timers.stored(&stored, trial.kept);
         }

@@ -1,6 +1,6 @@
 //! The timers of a shard, as its driver asks for them.
 
-use super::{Due, TimersPage, TimersRead, TimersSet, TimersStored};
+use super::{Due, TimersCount, TimersPage, TimersRead, TimersSet, TimersStored};
 use crate::{model::Timestamp, shard::Shard};
 
 impl Shard {
@@ -40,8 +40,27 @@ impl Shard {
     }
 
     /// The timers of the shard stand in the store, this many, and each has a row that finds it. None is in memory.
-    pub fn timers_in_store(&mut self, timers: u64) {
-        self.common.timers.in_store(timers);
+    pub fn timers_in_store(&mut self, count: TimersCount) {
+        self.common.timers.in_store(count);
+    }
+
+    /// The calls without an outcome, of which the timers in the store were counted, since an older program did not.
+    pub fn calls_in_store(&mut self, count: TimersCount) {
+        self.common.timers.window.stored.calls = count.calls;
+        self.common.timers.calls.has_changed = true;
+    }
+
+    /// Tells whether the number of calls without an outcome may have changed since the last call.
+    pub fn take_calls_changed(&mut self) -> bool {
+        std::mem::take(&mut self.common.timers.calls.has_changed)
+    }
+
+    /// Returns by how many the calls of a kind without an outcome have changed since the last call, whether they are in memory or not.
+    pub fn book_calls(&mut self, kind: usize) -> i64 {
+        let kind = self.registry.kinds()[kind].name;
+        let timers = &mut self.common.timers;
+        let open = timers.open_calls(kind).cast_signed();
+        open - std::mem::replace(timers.calls.booked.entry(kind).or_default(), open)
     }
 
     /// All timers of the shard come from the journal. Rows of the store do not count, and the next checkpoint replaces them.

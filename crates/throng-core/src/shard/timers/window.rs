@@ -4,9 +4,9 @@
 //! checkpoint the last ones leave memory again, if there are more than so many.
 
 use super::{
-    Standing, TimerKey, Timers,
+    Standing, TimerKey, Timers, TimersCount,
     rows::{
-        KeyParts, StoredTimer, TIMER_ROWS, TimersStored, due_row, due_rows, entity_of, place_of, read_due_row,
+        KeyParts, StoredTimer, TIMER_ROWS, TimersStored, call_of, due_row, due_rows, entity_of, place_of, read_due_row,
         timer_row,
     },
 };
@@ -93,10 +93,11 @@ impl Timers {
         self.window.is_rebuilt = true;
     }
 
-    pub(crate) fn in_store(&mut self, timers: u64) {
+    pub(crate) fn in_store(&mut self, count: TimersCount) {
         let window = &mut self.window;
         (window.upto, window.refill_at) = (Some((i64::MIN, Vec::new())), i64::MIN);
-        window.stored = timers;
+        (window.stored, window.is_counted) = (count, true);
+        self.calls.has_changed = true;
     }
 
     pub(crate) fn page(&self, shard: ShardId, now: Timestamp) -> Option<TimersPage> {
@@ -154,8 +155,11 @@ impl Timers {
         for entity in std::mem::take(&mut self.given_ended) {
             self.pending_bytes -= super::weigh_change(&entity);
         }
-        self.window.stored = stored.timers;
-        (self.window.is_marked, self.window.is_rebuilt) = (true, false);
+        self.calls.stored();
+        let window = &mut self.window;
+        window.stored = stored.count.clone();
+        (window.is_marked, window.is_rebuilt) = (true, false);
+        (window.is_counted, window.is_unsure) = (true, false);
         self.window.generation += 1;
         stored.found.iter().for_each(|of| self.credit.give_back(*of, 1));
         self.put_away(kept);
@@ -199,6 +203,10 @@ impl Timers {
         };
         self.change(&key);
         self.changed.insert(TimerKey::clone(&key), StoredTimer::Unfound);
+        // An older program has written it, and did not count it.
+        if let Some(kind) = call_of(&key) {
+            self.calls.add(kind, 1);
+        }
         let standing = Standing {
             set,
             at: 0,

@@ -150,6 +150,8 @@ impl Entity for Account {
 }
 
 impl OnOutcome<Account> for Account {
+    type Note = String;
+
     fn on_outcome(from: String, note: String, outcome: Result<i64, RequestError<Short>>) -> Command {
         let text = match outcome {
             Ok(balance) => format!("{from} ({note}) has {balance} left"),

@@ -235,6 +235,8 @@ impl Entity for Account {
 }
 
 impl OnOutcome<Account> for Account {
+    type Note = String;
+
     fn on_outcome(from: String, note: String, outcome: Result<Balance, RequestError<Short>>) -> Command {
         let what = match outcome {
             Ok(done) => format!("{} left", done.balance),

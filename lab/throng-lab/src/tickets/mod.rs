@@ -1,0 +1,186 @@
+//! Tickets on sale: seats that are held, paid at a provider outside, and confirmed, by customers who come back as soon as they have theirs; some
+//! never pay. In the end the seats, the orders and the provider's books have to agree.
+
+mod books;
+
+use anyhow::ensure;
+use clap::Args;
+use serde::Serialize;
+use std::{net::SocketAddr, path::Path, process::ExitCode, time::Duration};
+use throng_load::{Options, Report, Target, plan::Plan, report::Summary};
+
+use super::{Common, service::Launch, shows::cpu_of_process, table::Table, units};
+use books::Books;
+
+/// The requests are those of the app's own plan; the customers are others.
+const PLAN: &str = include_str!("../../../../apps/tickets/load.toml");
+/// `TIME` stands for the time in which customers order.
+const PHASES: &str = r#"
+[[phase]]
+name = "announce"
+users = 1
+repeat = "concerts"
+steps = ["announce", "announce-short"]
+
+[[phase]]
+name = "buy"
+start = { after = "announce", done = 1.0 }
+users = "customers"
+for = "TIME"
+steps = ["hold", "pay", "confirmed"]
+
+[[phase]]
+name = "abandon"
+start = { after = "announce", done = 1.0 }
+arrivals = [{ rate = "abandoned", for = "seconds" }]
+steps = ["hold-short", "expired"]
+"#;
+/// Seconds in which an abandoned hold ends.
+const HOLD: f64 = 2.0;
+
+/// The measurement of the sale.
+#[derive(Debug, Args)]
+pub(super) struct TicketsArguments {
+    #[command(flatten)]
+    common: Common,
+    /// Milliseconds that the provider takes at most; half of it on average. Each is measured by itself.
+    #[arg(long, value_delimiter = ',', default_value = "0,100")]
+    slow_ms: Vec<u64>,
+    /// Concerts on sale. Each is measured by itself.
+    #[arg(long, value_delimiter = ',', default_value = "1,20")]
+    concerts: Vec<u32>,
+    /// Customers who order, pay, wait for the seats, and order again.
+    #[arg(long, default_value_t = 256)]
+    customers: u32,
+    /// Orders a second that are never paid.
+    #[arg(long, default_value_t = 100)]
+    abandoned: u32,
+    /// The time in which customers order.
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = units::duration)]
+    time: Duration,
+}
+
+/// The figures of one run.
+#[derive(Debug, Serialize)]
+struct Line {
+    concerts: u32,
+    provider_ms: f64,
+    /// Orders that were held, paid and confirmed.
+    confirmed: u64,
+    confirmed_per_s: f64,
+    /// Orders that were held and never paid.
+    expired: u64,
+    hold_p50_ms: f64,
+    hold_p99_ms: f64,
+    /// The processor's time of the service for an order: all that it did by all orders.
+    server_cpu_us: f64,
+    /// Seats that two orders have, confirmed orders that were not paid once, and payments without an order.
+    wrong: u64,
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &TicketsArguments) -> anyhow::Result<ExitCode> {
+    let mut lines = Vec::new();
+    for slow_ms in &arguments.slow_ms {
+        for concerts in &arguments.concerts {
+            lines.push(measure(arguments, *slow_ms, *concerts)?);
+        }
+    }
+    arguments.common.print(&lines, || text(&lines));
+    let wrong = lines.iter().any(|line| line.wrong > 0);
+    Ok(ExitCode::from(u8::from(wrong)))
+}
+
+fn measure(arguments: &TicketsArguments, slow_ms: u64, concerts: u32) -> anyhow::Result<Line> {
+    let scratch = arguments.common.scratch()?;
+    let ledger = scratch.0.join("ledger");
+    let service = launch(&scratch.0, &ledger, slow_ms).start()?;
+    let cpu = || cpu_of_process(&service.id().to_string()).unwrap_or_default();
+    let before = cpu();
+    let report = sell(arguments, concerts, service.address)?;
+    let cpu = cpu() - before;
+    let class = |name: &str| report.classes.iter().find(|class| class.name == name);
+    let successes = |name: &str| class(name).map_or(0, |class| class.counters.successes);
+    let (confirmed, expired) = (successes("buy/confirmed"), successes("abandon/expired"));
+    ensure!(confirmed > 0, "no order was confirmed, so there is nothing to measure");
+    let hold = class("buy/hold")
+        .map(|class| Summary::of(&class.response))
+        .unwrap_or_default();
+    let wrong = Books::read(service.address, &ledger)?.wrong();
+    for wrong in &wrong {
+        eprintln!("wrong: {wrong}");
+    }
+    service.end()?;
+    Ok(Line {
+        concerts,
+        provider_ms: slow_ms as f64 / 2.0,
+        confirmed,
+        confirmed_per_s: confirmed as f64 / arguments.time.as_secs_f64(),
+        expired,
+        hold_p50_ms: units::milliseconds(hold.p50),
+        hold_p99_ms: units::milliseconds(hold.p99),
+        server_cpu_us: cpu * 1e6 / (confirmed + expired) as f64,
+        wrong: wrong.len() as u64,
+    })
+}
+
+/// The app's program, with a provider that is slow and has no other fault.
+fn launch(data: &Path, ledger: &Path, slow_ms: u64) -> Launch {
+    let provider = serde_json::json!({ "slow_ms": slow_ms, "lost": 0, "mute": 0, "twice": 0, "ledger": ledger });
+    Launch {
+        app: "tickets",
+        place: format!("file:{}", data.join("journal").display()),
+        arguments: ["--role", "trial"].map(String::from).into(),
+        environment: vec![("TICKETS_PROVIDER".into(), provider.to_string())],
+        log: data.join("log"),
+        within: None,
+    }
+}
+
+fn sell(arguments: &TicketsArguments, concerts: u32, address: SocketAddr) -> anyhow::Result<Report> {
+    let requests = PLAN.split_once("[[phase]]").map_or(PLAN, |(requests, _)| requests);
+    let variables = "[variables]\ncustomers = 1\nabandoned = 1\n";
+    let text = requests.replacen("[variables]\n", variables, 1);
+    let time = format!("{}ms", arguments.time.as_millis());
+    let text = text + &PHASES.replace("TIME", &time);
+    let mut plan = Plan::parse(&text, "tickets", None)?;
+    for (name, value) in [
+        ("concerts", f64::from(concerts)),
+        ("customers", f64::from(arguments.customers)),
+        ("abandoned", f64::from(arguments.abandoned)),
+        ("seconds", arguments.time.as_secs_f64()),
+        ("hold", HOLD),
+    ] {
+        plan.set(name, value)?;
+    }
+    let options = Options::new(Target::resolve(&format!("http://{address}"), false)?);
+    Ok(plan.run(options, None, 1, |_| {})?)
+}
+
+fn text(lines: &[Line]) -> String {
+    let mut table = Table::new([
+        "concerts",
+        "provider ms",
+        "confirmed",
+        "confirmed/s",
+        "expired",
+        "hold p50 ms",
+        "hold p99 ms",
+        "server µs",
+        "wrong",
+    ]);
+    for line in lines {
+        table.row([
+            line.concerts.to_string(),
+            format!("{:.0}", line.provider_ms),
+            units::count(line.confirmed),
+            units::count(line.confirmed_per_s as u64),
+            units::count(line.expired),
+            format!("{:.2}", line.hold_p50_ms),
+            format!("{:.2}", line.hold_p99_ms),
+            format!("{:.0}", line.server_cpu_us),
+            line.wrong.to_string(),
+        ]);
+    }
+    table.text()
+}
