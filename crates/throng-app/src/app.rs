@@ -172,8 +172,7 @@ impl App {
     }
 
     /// Starts a task beside the gateway once the engine runs, for example the consumer of a broker's queue. The returned function ends it;
-    /// it is
-    /// called before the engine stops.
+    /// it is called before the engine stops.
     #[must_use]
     pub fn background(mut self, start: impl FnOnce(&Engine) -> anyhow::Result<End> + Send + 'static) -> Self {
         self.beside.push(Box::new(start));

@@ -353,8 +353,7 @@ impl ClusterSettings {
 }
 
 /// Waits until a joined node can serve, and returns true then. `is_over` is called meanwhile with the reason for the wait; if it returns
-/// true,
-/// the wait ends with `false`.
+/// true, the wait ends with `false`.
 pub(crate) fn await_serving(node: &Node, mut is_over: impl FnMut(&str) -> bool) -> bool {
     let mut told = Instant::now();
     while !node.wait_until_serving(LOOK_EVERY) {

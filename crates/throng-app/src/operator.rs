@@ -1,6 +1,5 @@
 //! `throng journal quarantine`, `release` and `drop-messages`: operator actions on a journal that no service uses, so that a service can
-//! start
-//! which one entity keeps from starting. They do what `/admin/quarantine`, `/admin/release` and `/admin/messages/drop` do.
+//! start which one entity keeps from starting. They do what `/admin/quarantine`, `/admin/release` and `/admin/messages/drop` do.
 
 use crate::{App, history::on_engine};
 use clap::Args;

@@ -295,8 +295,7 @@ impl Service {
     }
 
     /// Opens the port for clients once the service can serve. Until then `is_over` is called with the reason for the wait. If it returns
-    /// true,
-    /// the service is returned [closed](Self::is_open), to be [stopped](Self::stop).
+    /// true, the service is returned [closed](Self::is_open), to be [stopped](Self::stop).
     ///
     /// # Errors
     /// Another program has taken the port meanwhile. The service has been stopped.
@@ -348,8 +347,7 @@ impl Service {
     }
 
     /// Reports itself as not ready for the grace time, finishes what is in flight, makes a last checkpoint, and ends. The data directory is
-    /// free
-    /// after that.
+    /// free after that.
     pub fn stop(self) {
         self.is_ending.store(true, Ordering::Release);
         if self.is_open {
@@ -374,8 +372,8 @@ impl Service {
     }
 }
 
-/// Closes the journal of a stopped engine once its last task has dropped it. Then the directory's lock is
-/// free, and the writer in the database is sealed.
+/// Closes the journal of a stopped engine once its last task has dropped it. Then the directory's lock is free, and the writer in the
+/// database is sealed.
 ///
 /// The caller must hold a reference until here. Otherwise the last task would close the journal, and the process might end
 /// before that task is done.

@@ -90,8 +90,7 @@ impl ExportArguments {
 }
 
 /// Returns the contract of an app. Its engine is started in memory, without timers and messages, because actors describe themselves only to
-/// a
-/// running one.
+/// a running one.
 fn export(app: App) -> anyhow::Result<Value> {
     let (name, version) = (app.name(), app.version_text());
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -50,8 +50,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// A refusal.
     type Rejection: Rejection;
     /// The kinds that this kind sends [requests](Turn::request) to and handles the outcomes of ([`OnOutcome`]). A request to another kind
-    /// does
-    /// not compile. An engine that was not given `on_outcome` for each of these does not start.
+    /// does not compile. An engine that was not given `on_outcome` for each of these does not start.
     const REQUESTS: &'static [&'static str] = &[];
     /// Accepts unknown fields in a client's command or query, instead of refusing them by name (400). The price: a misspelt optional field,
     /// or a field that only a later program knows, is ignored silently. Recorded data may always have unknown fields.
@@ -108,8 +107,7 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     }
 
     /// Returns the bytes that this state holds in memory beyond `size_of::<Self>()`, in collections and texts. The engine passivates
-    /// entities
-    /// by these sizes.
+    /// entities by these sizes.
     fn heap_bytes(&self) -> usize {
         0
     }

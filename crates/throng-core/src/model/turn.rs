@@ -104,8 +104,7 @@ impl<'a, E: Entity> Turn<'a, E> {
     }
 
     /// Returns the number of ticks of a repeating timer that were missed before the present one; 0 for every other command. For example,
-    /// after
-    /// some days without service, interest for `1 + turn.missed_ticks()` days is due.
+    /// after some days without service, interest for `1 + turn.missed_ticks()` days is due.
     #[must_use]
     pub fn missed_ticks(&self) -> u64 {
         self.out.missed_ticks

@@ -48,8 +48,7 @@ impl<W: Outside> Calling<'_, W> {
     }
 
     /// Makes no second attempt once one may have reached the provider: for providers without idempotency keys. The price: a crash during
-    /// the
-    /// attempt leaves the outcome unknown.
+    /// the attempt leaves the outcome unknown.
     pub fn once(mut self) -> Self {
         self.set(|begin| begin.once = true);
         self
@@ -103,8 +102,7 @@ impl<E: Entity> Turn<'_, E> {
     }
 
     /// Cancels a call. If nothing was sent, its outcome is `Refused`. Otherwise no further attempt is made, and the attempt under way
-    /// decides
-    /// the outcome.
+    /// decides the outcome.
     pub fn cancel_call<W: Outside>(&mut self, call: CallId)
     where
         E: OnCallOutcome<W>,

@@ -29,7 +29,7 @@ pub trait OnCallOutcome<W: Outside>: Entity {
     /// Turns the outcome into a command of this entity.
     fn on_call_outcome(call: CallId, outcome: CallOutcome<W::Answer, W::Failure>) -> Self::Command;
 
-    /// Turns a late answer into a command: one that came after another outcome was delivered, which was
-    /// [`Unknown`](CallOutcome::Unknown) or the failure of another attempt. The entity may have to undo what the provider did.
+    /// Turns a late answer into a command: one that came after another outcome was delivered, which was [`Unknown`](CallOutcome::Unknown)
+    /// or the failure of another attempt. The entity may have to undo what the provider did.
     fn on_late_answer(call: CallId, answer: Result<W::Answer, W::Failure>) -> Self::Command;
 }
