@@ -2,7 +2,7 @@
 
 use crate::model::{Answer, Asker, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
 
-/// An entity under test.
+/// An entity under test, without an engine.
 ///
 /// ```
 /// # use throng_core::{model::*, subject::Subject};
@@ -30,7 +30,7 @@ pub struct Subject<E: Entity> {
     pub state: E,
     /// The id that commands see.
     pub id: E::Id,
-    /// Events so far, since it was created anew if it had ended.
+    /// The number of events so far; after it was created anew, of those since then.
     pub seq: u64,
     /// True once the entity has ended.
     pub has_ended: bool,
@@ -74,7 +74,7 @@ impl<E: Entity> Subject<E> {
     /// Has the entity decide, and applies the events.
     ///
     /// # Errors
-    /// The entity's "no", `Unknown` when it does not exist and the command is not one that creates, or `Ended`.
+    /// `Rejected` with the entity's rejection; `Unknown` if it does not exist and the command does not create it; `Ended` if it has ended.
     pub fn when(&mut self, command: E::Command) -> Result<Done<E>, Error<E::Rejection>> {
         if self.has_ended && !E::recreates(&command) {
             return Err(Error::Ended {
