@@ -7,10 +7,11 @@ use std::borrow::Cow;
 
 /// A key that belongs to somebody begins with this.
 const OWNED: char = '@';
-/// Characters that stand for the owner.
+/// The characters that stand for the owner.
 const OWNER_LENGTH: usize = 16;
 
-/// The key as its caller's own, by the name of that: the same key of another caller is another one, so that nobody learns or takes the keys of others.
+/// Returns the key qualified by its caller's name. The same key of another caller is another one, so that nobody learns or uses the keys of
+/// others.
 pub(crate) fn own_key<'a>(caller: Option<&str>, key: Cow<'a, str>) -> Cow<'a, str> {
     let name = match caller {
         None if !key.starts_with(OWNED) => return key,
@@ -32,7 +33,7 @@ pub(crate) fn own_key<'a>(caller: Option<&str>, key: Cow<'a, str>) -> Cow<'a, st
     }
 }
 
-/// The key as its caller has written it.
+/// Returns the key as its caller has written it.
 pub(crate) fn written_key(own: &str) -> &str {
     let rest = own
         .strip_prefix(OWNED)

@@ -13,13 +13,13 @@ use http::{HeaderMap, HeaderValue, header};
 /// A person or program that has a role in administration.
 #[derive(Clone, Debug)]
 pub(crate) struct Administrates {
-    /// The caller's name, the token's name in its file, `token` for the one of `--admin-token`, `local` for a program of this machine.
+    /// The caller's name, the token's name in its file, `token` for that of `--admin-token`, or `local` for a program on this machine.
     pub(crate) name: String,
     pub(crate) role: Role,
 }
 
 impl Administrates {
-    /// Refuses what needs a greater role.
+    /// Refuses requests that need a greater role.
     pub(crate) fn need(self, needed: Role) -> Answered<Self> {
         if self.role >= needed {
             return Ok(self);
@@ -30,8 +30,8 @@ impl Administrates {
     }
 }
 
-/// Returns the role that a request's credentials give. Where no roles are given, this machine's own programs own the service, by a listener that
-/// nobody else reaches; a request that has come through a proxy is none of theirs.
+/// Returns the role that a request's credentials give. Without configured roles, this machine's own programs are owners, through a listener
+/// that only they can reach. A request that came through a proxy is not one of theirs.
 pub(crate) fn administrates(server: &Server, connection: &Connection, headers: &HeaderMap) -> Answered<Administrates> {
     let roles = &server.shared().guard.roles;
     let given = headers::bearer(headers);

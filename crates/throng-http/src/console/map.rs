@@ -1,4 +1,4 @@
-//! The map: kinds, their entities, families, what is hot; for a handful and for a million.
+//! The map: kinds, entities, families and hot entities; for a handful and for a million.
 
 use crate::{
     problem::{Answered, Problem, engine_problem},
@@ -13,10 +13,10 @@ use throng::{
     journal::Address,
 };
 
-/// Hot entities that are looked at, so that each is marked where it is listed.
+/// The most hot entities that are read, so that each is marked where it is listed.
 const HOT_MAX: usize = 1_000;
 const GROUPS_MAX: usize = 100;
-/// Entities that are read at once on the way to those that begin with a prefix.
+/// The number of entities that are read at once on the way to those with a prefix.
 const STEP: usize = 200;
 
 /// A page of entities, or of children.
@@ -53,12 +53,12 @@ fn hot_page() -> usize {
     50
 }
 
-/// The rates of entities that were busy lately, by kind and id.
+/// The rates of recently busy entities, by kind and id.
 struct Heat(HashMap<(usize, Box<str>), f64>);
 
 impl Heat {
     async fn of(shared: &Shared) -> Self {
-        // Without an engine nothing is hot.
+        // Without a running engine nothing is hot.
         let hot = shared.engine.hot(HOT_MAX).await.unwrap_or_default();
         let hot = hot.into_iter().map(|hot| {
             let rate = per_second(&hot);
@@ -96,7 +96,7 @@ pub(super) fn shown(shared: &Shared, hot: &[HotEntity], limit: usize) -> Vec<Val
     shown.collect()
 }
 
-/// A kind by its name, also one that has no routes.
+/// Returns a kind by its name, even one without routes.
 pub(crate) fn kind(shared: &Shared, name: &str) -> Answered<usize> {
     shared.engine.kind(name).ok_or_else(|| {
         let names: Vec<&str> = shared.engine.registry().kinds().iter().map(|kind| kind.name).collect();
@@ -104,7 +104,7 @@ pub(crate) fn kind(shared: &Shared, name: &str) -> Answered<usize> {
     })
 }
 
-/// Entities that take no messages now, by their addresses.
+/// Returns entities that take no messages now, by their addresses.
 fn stuck(shared: &Shared) -> Vec<Address> {
     let stuck = shared.engine.stuck().into_iter();
     stuck.map(|entity| entity.address).collect()
@@ -131,7 +131,7 @@ pub(super) async fn hot(shared: &Shared, asked: HotQuery) -> Answered<Value> {
     let of = asked.kind.as_deref().map(|name| kind(shared, name)).transpose()?;
     let mut hot = shared.engine.hot(HOT_MAX).await.map_err(engine_problem)?;
     hot.retain(|hot| of.is_none_or(|of| hot.kind == of));
-    // The sum of nothing is -0.0.
+    // An empty sum is -0.0.
     let all = hot.iter().map(per_second).sum::<f64>() + 0.0;
     let mut shown = shown(shared, &hot, limit);
     for hot in &mut shown {
@@ -152,7 +152,7 @@ pub(super) async fn shards(shared: &Shared) -> Answered<Value> {
     Ok(json!({ "shards": shards.collect::<Vec<_>>() }))
 }
 
-/// The entities of a kind that begin with a prefix, after an id, in order.
+/// Returns the entities of a kind with a prefix, after an id, in order.
 async fn beginning(
     shared: &Shared,
     kind: usize,
@@ -161,7 +161,7 @@ async fn beginning(
     limit: usize,
 ) -> Answered<Vec<(Box<str>, u64)>> {
     let mut found = Vec::new();
-    // The prefix without its last letter sorts before all ids that begin with the prefix, and close to them.
+    // The prefix without its last letter sorts before all ids with the prefix, and close to them.
     let shorter: String = prefix.chars().take(prefix.chars().count().saturating_sub(1)).collect();
     let mut at: Option<Box<str>> = match after {
         Some(after) if after >= prefix => Some(after.into()),
@@ -196,7 +196,7 @@ async fn beginning(
     }
 }
 
-/// A text before this one with nothing that anybody uses between them.
+/// Returns a text before this one such that practically no id lies in between.
 fn just_before(prefix: &str) -> Option<String> {
     let mut letters: Vec<char> = prefix.chars().collect();
     let last = letters.pop()?;
@@ -219,7 +219,7 @@ fn named(address: &(String, String)) -> Value {
     json!({ "kind": address.0, "id": address.1 })
 }
 
-/// Describes these entities, each of a kind, with its last event where that is known.
+/// Describes these entities, each with its last event if known.
 async fn nodes(shared: &Shared, of: &[(usize, &str, Option<u64>)]) -> Answered<Vec<Value>> {
     let engine = &shared.engine;
     let asked: Vec<(usize, &str)> = of.iter().map(|(kind, id, _)| (*kind, *id)).collect();
@@ -249,7 +249,7 @@ pub(super) async fn entities(shared: &Shared, name: &str, asked: PageQuery) -> A
     Ok(json!({ "entities": nodes(shared, &of).await?, "next": next.flatten() }))
 }
 
-/// Returns the groups of ids after a prefix. Skips from one group to the next without reading the rest of it.
+/// Returns the groups of ids after a prefix. It skips from one group to the next without reading the rest of a group.
 pub(super) async fn groups(shared: &Shared, name: &str, asked: GroupsQuery) -> Answered<Value> {
     let (kind, prefix) = (kind(shared, name)?, asked.prefix);
     let mut groups: BTreeMap<String, (Box<str>, bool)> = BTreeMap::new();
@@ -268,7 +268,7 @@ pub(super) async fn groups(shared: &Shared, name: &str, asked: GroupsQuery) -> A
             at = Some(first.into());
             continue;
         };
-        // A single id is one step, and so are all ids with the same next letter.
+        // A single id takes one step, and so do all ids with the same next letter.
         let group = format!("{prefix}{letter}");
         let two = beginning(shared, kind, &group, None, 2).await?;
         let is_leaf = two.len() == 1;
@@ -303,7 +303,7 @@ pub(super) async fn children(shared: &Shared, of: (usize, &str), asked: PageQuer
         .inspect(of.0, of.1, wanted)
         .await
         .map_err(engine_problem)?;
-    // An entity whose kind this program was not given cannot be looked at.
+    // An entity whose kind this program lacks cannot be shown.
     let known = found.children_page.iter();
     let known = known.filter_map(|(kind, id)| Some((shared.engine.kind(kind)?, id.as_str(), None)));
     let children = nodes(shared, &known.collect::<Vec<_>>()).await?;

@@ -1,5 +1,4 @@
-//! The OpenAPI 3.1 document, generated from the types of the registry: one path a command and a query, nothing to keep in
-//! step by hand.
+//! The OpenAPI 3.1 document, generated from the types of the registry: a path for each command and query.
 
 mod commands;
 mod contract;
@@ -92,7 +91,7 @@ pub(crate) struct Known {
     pub(crate) admin_document: Option<Bytes>,
 }
 
-/// Describes a registry, and actors, but for the kinds that are hidden and the commands that are not public.
+/// Describes a registry and actors, without hidden kinds and commands that are not public.
 pub(crate) fn describe(
     registry: &Registry,
     actors: &[ActorKind],
@@ -205,7 +204,7 @@ fn administration(about: &About) -> Value {
     })
 }
 
-/// A kind, with the schemas of what it is asked.
+/// A kind, with the schemas of its messages.
 pub(crate) struct KindShown {
     pub(crate) name: &'static str,
     pub(crate) is_actor: bool,
@@ -213,7 +212,7 @@ pub(crate) struct KindShown {
     pub(crate) queries: Vec<Value>,
 }
 
-/// All kinds, also those that are hidden, and all their commands; what their schemas refer to stands in `#/definitions/`.
+/// Returns all kinds, including hidden ones, with all their commands. Their schemas refer to `#/definitions/`.
 pub(crate) fn kinds(registry: &Registry, actors: &[ActorKind]) -> (Vec<KindShown>, Map<String, Value>) {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/definitions".into();
@@ -287,7 +286,7 @@ impl Commands {
     }
 }
 
-/// Leaves out the schemas that nothing refers to: those of commands that are not public.
+/// Removes unreferenced schemas: those of commands that are not public.
 fn prune(document: &mut Value) {
     loop {
         let text = document.to_string();
@@ -305,7 +304,7 @@ fn prune(document: &mut Value) {
     }
 }
 
-/// The codes of a kind's rejections: its variants, or the type itself, as words joined by hyphens.
+/// Returns the codes of a kind's rejections: its variants, or the type itself, as words joined by hyphens.
 fn rejections(schema: &Schema, definitions: &Map<String, Value>) -> Vec<Refusal> {
     let mut found: Vec<_> = commands::of(schema, definitions)
         .into_iter()
@@ -325,7 +324,7 @@ fn rejections(schema: &Schema, definitions: &Map<String, Value>) -> Vec<Refusal>
     found
 }
 
-/// Objects are merged, lists joined, all else is replaced.
+/// Merges objects, joins lists, and replaces everything else.
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

@@ -28,7 +28,7 @@ pub(crate) struct Staged {
     /// The memory of a large answer.
     charge: Option<Charge>,
     arrived: Option<Instant>,
-    /// The entity's shard, where clients are told its owner.
+    /// The entity's shard, if clients get its owner.
     shard: Option<ShardId>,
     /// The path that a problem reports as its `instance`; empty for a message of a WebSocket.
     path: Box<str>,
@@ -36,13 +36,13 @@ pub(crate) struct Staged {
     span: Option<Box<RequestSpan>>,
 }
 
-/// The outcome of a command so far. One that has to wait is executed by a future.
+/// The outcome of a command so far. If it has to wait, a future executes it.
 pub(super) type CommandExecution = Execution<Executed, Executing, Box<Problem>>;
 
-/// Executes a command that had to wait.
+/// The execution of a command that had to wait.
 pub(super) type Executing = Pin<Box<dyn Future<Output = Result<Executed, Error<JsonRejection>>>>>;
 
-/// Charges an answer that is here, and large. It is to be given, so that it needs no room.
+/// Charges a large answer that exists already. It has to be sent, so the charge needs no room.
 fn charge(server: &Server, execution: &CommandExecution) -> Option<Charge> {
     match execution {
         Execution::Done(executed) => server.charge_anyway(executed.answer_bytes()),
@@ -51,7 +51,7 @@ fn charge(server: &Server, execution: &CommandExecution) -> Option<Charge> {
 }
 
 impl Staged {
-    /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake_at).
+    /// Returns its answer, if it may leave now; only once. For callers that serve many at once and were [woken](Self::wake_at).
     pub(crate) fn answer_now(&mut self, server: &Server, now: Instant) -> Option<Answered<Reply>> {
         let answered = match &mut self.execution {
             Execution::Done(executed) => executed.answer_now()?.map_err(engine_problem),
