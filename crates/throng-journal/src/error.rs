@@ -11,7 +11,7 @@ pub enum Error {
         /// The thing that is in use.
         what: String,
     },
-    /// It was written by a program whose format this one does not know.
+    /// Another program has written it, in a format that this one does not know.
     #[error(
         "{what} has format version {found}, this program reads {expected}; use the program it was written by, or export it there and import it here"
     )]

@@ -61,13 +61,13 @@ impl Staged {
         Some(self.counted(server, answered, now))
     }
 
-    /// Has this waker told when [`answer_now`](Self::answer_now) may say more. `false`: it may already, or it is to be
+    /// Has this waker woken when [`answer_now`](Self::answer_now) may have more to say. `false`: it has already, or the answer has to be
     /// [polled](Self::poll_answer).
     pub(crate) fn wake_at(&self, waker: &Waker) -> bool {
         matches!(&self.execution, Execution::Done(executed) if executed.wake_at(waker))
     }
 
-    /// Goes on with a command that has to wait before it is executed; ready once that is over.
+    /// Continues a command that has to wait before it is executed; ready once it is executed.
     pub(crate) fn poll_executed(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<()> {
         if let Execution::Wait(executing) = &mut self.execution {
             let executed = ready!(executing.as_mut().poll(context));
@@ -88,12 +88,12 @@ impl Staged {
         Poll::Ready(self.counted(server, answered, Instant::now()))
     }
 
-    /// Returns true if the command has to wait before it is executed.
+    /// True if the command has to wait before it is executed.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.execution, Execution::Wait(_))
     }
 
-    /// Others should not wait for it: it comes from elsewhere, or its command has to wait.
+    /// True if others should not wait for it: another node or entity answers, or its command has to wait.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.execution {
             Execution::Done(executed) => executed.is_remote(),
@@ -136,7 +136,7 @@ impl Staged {
     }
 
     fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Reply> {
-        // Of an entity's own answer only: a refusal may be of somebody who is not let in.
+        // Only for an entity's own answer: a refused caller may not be allowed to learn the owner.
         let owner = match &self.execution {
             Execution::Done(_) => self.shard.and_then(|shard| server.owner(shard)),
             Execution::Wait(_) | Execution::Refused(_) => None,

@@ -26,7 +26,7 @@ enum Slot {
     Waiting { from: Cursor, waker: Waker },
     /// Something concerns it, or it has to read the journal.
     Found(Option<Reached>),
-    /// What it waits for cannot be read.
+    /// The awaited events cannot be read.
     Failed(Arc<str>),
 }
 

@@ -249,7 +249,7 @@ pub enum TakenAs {
     Done,
     /// Its receiver refused it.
     Refused,
-    /// It could not be taken: it is a dead message at its receiver's shard.
+    /// The message could not be taken: it is a dead message at its receiver's shard.
     Dead,
     /// Neither the message nor later ones of its sender to its receiver were taken. The answer has the reason: either the receiver's
     /// program does not understand it, and a newer release is alive; or an operator has quarantined the receiver. Sent only if all nodes

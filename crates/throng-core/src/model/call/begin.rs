@@ -1,4 +1,4 @@
-//! How a command asks for a call.
+//! A command's request for a call.
 
 use super::{
     Call, CallCommand, CallId, CallsOf, OnCallOutcome, Outside,
