@@ -19,17 +19,17 @@ use crate::{address::Address, in_place::Local, park};
 /// The counts of a service so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages received, with those that crashed; not those of timers and answers to its asks.
+    /// The messages received, including those that panicked, but not those of timers and answers.
     pub received: u64,
-    /// Batches they came in.
+    /// The batches in which they came.
     pub batches: u64,
     /// Panics, in hooks and timers, too.
     pub panics: u64,
-    /// Times it was made anew after one.
+    /// The number of times it was made anew after a panic.
     pub restarts: u64,
 }
 
-/// A service that runs. Dropped, it stops by itself, and nobody waits for that.
+/// A running service. Dropping this stops it without waiting.
 pub struct Running<M: Send + 'static> {
     name: String,
     address: Address<M>,
