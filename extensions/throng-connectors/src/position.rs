@@ -6,9 +6,9 @@ use throng::{
     projection::{EventOffset, SinkError},
 };
 
-/// Streams that are named at most. A stream that no event came from for longest is left out first.
+/// The most streams named in a position. The stream without an event for the longest time is left out first.
 const STREAMS_MAX: usize = 64;
-/// Begins the text of a place that names streams; one without it is of an earlier release, and names the last event of all.
+/// Prefix of a position that names streams. A position without it was written by an earlier release, and names only the last event of all.
 const MARK: &str = "streams";
 
 /// The last event that was taken of each stream of history, and when it was recorded: `streams WRITER@MICROS writer.commit.record@micros ...`. The nodes of
