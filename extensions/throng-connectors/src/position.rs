@@ -11,11 +11,11 @@ const STREAMS_MAX: usize = 64;
 /// Prefix of a position that names streams. A position without it was written by an earlier release, and names only the last event of all.
 const MARK: &str = "streams";
 
-/// The last event that was taken of each stream of history, and when it was recorded: `streams WRITER@MICROS writer.commit.record@micros ...`. The nodes of
-/// a cluster write streams side by side, so that one event does not say what was taken.
+/// For each stream of history the last event delivered and the time it was recorded: `streams WRITER@MICROS writer.commit.record@micros
+/// ...`. Each node of a cluster writes its own stream, so one event does not tell what was delivered.
 ///
-/// Another history (the journal was removed or restored from an older copy, the target was not) has the same places. It is told by the time: an event at a
-/// place that is passed cannot be newer than the one that was taken last.
+/// After the journal was removed or restored from an older copy, the same positions name other events. The time reveals this: an event at a
+/// position already passed must not be newer than the last one delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetPosition {
     streams: BTreeMap<WriterId, Taken>,
