@@ -12,7 +12,7 @@ use throng_journal::{Address, Commit, RecordKind, StoredEvent, WriterId};
 pub struct History {
     /// The commits of all writers, in the order in which they became durable.
     pub commits: Vec<Commit>,
-    /// Whether history was removed: an entity's events may not begin with the first, and a message's outcome may be missing.
+    /// True if history was removed: an entity's events may not begin with the first, and a message's outcome may be missing.
     pub is_pruned: bool,
 }
 

@@ -29,10 +29,10 @@ pub(crate) struct SimJournal {
     pub(crate) process: u32,
 }
 
-/// What a process knows of its journal.
+/// A process's knowledge of its journal.
 #[derive(Default)]
 pub(crate) struct JournalKnowledge {
-    /// Whether the process is dead, so that its remaining calls do nothing. Set once, by the kill or the power loss.
+    /// True if the process is dead, so that its remaining calls do nothing. Set once, by the kill or the power loss.
     pub(crate) dead: AtomicBool,
     /// The most appends in flight. An append changes it by chance; 0 counts as 1.
     depth: AtomicUsize,

@@ -32,7 +32,7 @@ pub(crate) struct Inner {
     pub(crate) owner: u32,
     /// The commit that cannot be read.
     pub(crate) damaged: Option<Position>,
-    /// Whether history was removed.
+    /// True if history was removed.
     pub(crate) is_pruned: bool,
     /// Entities whose rows cannot be read.
     pub(crate) unreadable: BTreeSet<Address>,
@@ -47,13 +47,13 @@ pub(crate) struct Stream {
     pub(crate) sealed: bool,
     /// Appends in flight, in order. At the latest a seal decides whether they become durable.
     pub(crate) pending: VecDeque<Pending>,
-    /// Whether an append failed, so that none may follow it.
+    /// True if an append failed, so that none may follow it.
     pub(crate) failed: bool,
 }
 
 pub(crate) struct Pending {
     pub(crate) commit: Commit,
-    /// Whether the engine has its answer.
+    /// True if the engine has its answer.
     pub(crate) resolved: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn take() -> (u64, Reached) {
     RUNS.take()
 }
 
-/// How often each command and event of a service was reached. One that was never reached has count 0.
+/// Counts how often each command and event of a service was reached. One that was never reached has count 0.
 ///
 /// Every decision of an entity counts, even if its commit was lost in a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

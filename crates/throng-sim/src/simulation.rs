@@ -55,12 +55,12 @@ pub struct Simulation {
     keep_trace: bool,
 }
 
-/// What happened in a run.
+/// The record of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// A hash of everything that happened. The same seed gives the same hash.
     pub trace_hash: u64,
-    /// How often each thing happened.
+    /// The number of times that each thing happened.
     pub counts: BTreeMap<&'static str, u64>,
     /// The commands, outcomes and events that occurred.
     pub reached: Reached,
@@ -331,7 +331,7 @@ struct Shared {
     shards: AtomicU16,
     loops: usize,
     state: Mutex<State>,
-    /// What processes reached. Each process adds to it, on any of its threads.
+    /// The commands and events that processes reached. Each process adds to it, on any of its threads.
     reached: Arc<Mutex<Reached>>,
 }
 

@@ -141,11 +141,11 @@ struct ThreadSlot {
     runs_on: RunsOn,
     thread: Arc<Thread>,
     at: At,
-    /// Whether its process is dead, so that it ends after its current work.
+    /// True if its process is dead, so that it ends after its current work.
     ends: bool,
 }
 
-/// What a thread is doing.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Idle,
@@ -166,7 +166,7 @@ struct Polled {
 /// Names a running task, to end it alone.
 pub(crate) type TaskId = (usize, u64);
 
-/// What is left of a task that ended or was killed. It is dropped on the thread where the task ran.
+/// The remains of a task that ended or was killed. It is dropped on the thread where the task ran.
 struct Remains {
     group: Group,
     runs_on: RunsOn,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// How long [`Client::open`] waits for a connection.
+/// The time that [`Client::open`] waits for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
 /// The most bytes of a body: as many as a page of events has.

@@ -29,7 +29,7 @@ pub use throng::{host::Task, journal, model::Timestamp};
 /// The longest wait in a test. After it the test fails instead of hanging.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a [`Client`] waits for bytes. Shorter than [`PATIENCE`], so that the test shows which answer is missing.
+/// The time that a [`Client`] waits for bytes. Shorter than [`PATIENCE`], so that the test shows which answer is missing.
 pub const READ_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The time between two checks.

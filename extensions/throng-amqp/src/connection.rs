@@ -131,7 +131,7 @@ impl Broker {
     }
 }
 
-/// What an attempt to reach a broker found.
+/// The result of an attempt to reach a broker.
 enum Found {
     Nobody,
     Refused,

@@ -48,9 +48,9 @@ pub struct PublisherOptions {
     pub exchange: String,
     /// The exchanges and queues that are declared or checked at each connection.
     pub topology: Topology,
-    /// Whether a message is written to disk in a durable queue.
+    /// True if a message is written to disk in a durable queue.
     pub persistent: bool,
-    /// Whether a message that reaches no queue is an error.
+    /// True if a message that reaches no queue is an error.
     pub mandatory: bool,
     /// The most unconfirmed messages. Beyond it publishing fails with [`PublishError::Full`].
     pub unconfirmed_max: usize,
@@ -128,7 +128,7 @@ struct Shared {
     options: PublisherOptions,
     exchange: ShortString,
     channel: Mutex<Option<Channel>>,
-    /// Whether the broker blocks messages for now. Written by the connecting task when the broker says so.
+    /// True if the broker blocks messages for now. Written by the connecting task when the broker says so.
     is_blocked: AtomicBool,
     /// The largest frame of the last connection. Written by the connecting task at each connection.
     frame_bytes_max: AtomicUsize,
@@ -291,7 +291,7 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// One of the places for unconfirmed messages, given back on drop.
+/// A place among the unconfirmed messages, given back on drop.
 struct Unconfirmed<'a>(&'a Shared);
 
 impl Drop for Unconfirmed<'_> {

@@ -38,11 +38,11 @@ pub struct Exchange {
     pub name: String,
     /// Its routing.
     pub routing: Routing,
-    /// Whether the exchange survives a restart of the broker.
+    /// True if the exchange survives a restart of the broker.
     pub durable: bool,
 }
 
-/// How the broker stores a queue (`x-queue-type`).
+/// The broker's way to store a queue (`x-queue-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueType {
     /// The broker's default.
@@ -57,23 +57,23 @@ pub enum QueueType {
 pub struct Queue {
     /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
-    /// Whether the queue and its persistent messages survive a restart of the broker.
+    /// True if the queue and its persistent messages survive a restart of the broker.
     pub durable: bool,
     /// Its type. The broker refuses a queue that exists with another type.
     pub queue_type: QueueType,
     /// Exchange and routing key of each binding.
     pub bindings: Vec<(String, String)>,
-    /// How long a message may wait in the queue (`x-message-ttl`).
+    /// The longest time that a message may wait in the queue (`x-message-ttl`).
     pub message_ttl: Option<Duration>,
     /// The exchange for messages that expire or are rejected (`x-dead-letter-exchange`).
     pub dead_letters: Option<String>,
     /// The most messages that may wait in the queue (`x-max-length`).
     pub max_length: Option<u64>,
-    /// What happens to messages beyond that (`x-overflow`).
+    /// The fate of messages beyond that (`x-overflow`).
     pub overflow: Option<Overflow>,
-    /// How often a message is delivered before it becomes a dead letter (`x-delivery-limit`). Only for quorum queues.
+    /// The number of deliveries before a message becomes a dead letter (`x-delivery-limit`). Only for quorum queues.
     pub delivery_limit: Option<u32>,
-    /// Whether the broker gives messages to only one of several consumers (`x-single-active-consumer`).
+    /// True if the broker gives messages to only one of several consumers (`x-single-active-consumer`).
     pub single_active_consumer: bool,
 }
 

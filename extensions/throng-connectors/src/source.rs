@@ -67,7 +67,7 @@ pub struct Received<P> {
     pub position: P,
     /// The message. If it has no id and is received again after it took effect, it takes effect twice.
     pub message: Message,
-    /// Whether the message was received before without being settled.
+    /// True if the message was received before without being settled.
     pub is_again: bool,
     /// The memory that position and message take.
     pub bytes: usize,

@@ -12,9 +12,9 @@ type Done = Result<(), SinkError>;
 /// [`STORES_POSITION`](Self::STORES_POSITION). Any other target gets each event at least once; a copy has the same [id](Outgoing::id).
 /// The example `lines` of this crate is a target.
 pub trait Target: Send + 'static {
-    /// What an event becomes: a message, commands, a line.
+    /// The form of an event at the target: a message, commands, a line.
     type Item: Send + 'static;
-    /// Whether the target stores the position with the items and can return it.
+    /// True if the target stores the position with the items and can return it.
     const STORES_POSITION: bool = false;
 
     /// Takes a batch as a whole. If it fails, a target that stores the position has taken nothing. A batch may have no items, because no

@@ -81,7 +81,7 @@ pub enum ErrorKind {
 pub struct Error {
     /// The kind of failure.
     pub kind: ErrorKind,
-    /// What was attempted and what was found, in a sentence.
+    /// The attempt and the failure, in a sentence.
     pub message: String,
     /// The ruleset in which it happened. Set once the program has ended.
     pub rid: Option<Arc<str>>,
@@ -216,7 +216,7 @@ impl Arguments {
     }
 }
 
-/// How a module is used.
+/// The use of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// `ctx:children`: a value, without parentheses.
@@ -238,7 +238,7 @@ pub struct Call<'a> {
     pub domain: &'a str,
     /// The function, action or property of the module.
     pub name: &'a str,
-    /// Whether it is called for its value or for its effect.
+    /// The use: for its value or for its effect.
     pub kind: CallKind,
     /// The arguments as the program gave them.
     pub arguments: &'a Arguments,

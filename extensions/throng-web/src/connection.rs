@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How long an idle connection may be used again: less than the five seconds after which common servers close it.
+/// The time for which an idle connection may be used again: less than the five seconds after which common servers close it.
 const IDLE: Duration = Duration::from_secs(4);
 /// The most idle connections of a client.
 const IDLE_CONNECTIONS_MAX: usize = 64;

@@ -43,7 +43,7 @@ impl Origin {
 pub(crate) struct Hosts {
     /// The allowed names, each with its port unless that is the default. `None` allows all.
     pub(crate) named: Option<Vec<String>>,
-    /// Whether private addresses may be called, and these also without TLS.
+    /// True if private addresses may be called, and these also without TLS.
     pub(crate) has_private: bool,
 }
 

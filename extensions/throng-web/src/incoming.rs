@@ -23,7 +23,7 @@ use throng_http::Problem;
 const TOLERANCE: u64 = 300;
 /// The most bytes of a webhook.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// How long a webhook's id is remembered: senders repeat a webhook for three days.
+/// The time for which a webhook's id is remembered: senders repeat a webhook for three days.
 const KNOWN: Duration = Duration::from_hours(96);
 
 /// Receives the webhooks of one sender.

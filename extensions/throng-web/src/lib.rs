@@ -22,5 +22,5 @@ pub use bytes::Bytes;
 pub use http;
 /// The settings of TLS.
 pub use rustls;
-/// How long a webhook's id is remembered.
+/// The time for which a webhook's id is remembered.
 pub use throng::driver::KeyLife;

@@ -6,7 +6,7 @@ use throng_queue::{HandOver, Options};
 use super::{Runner, Running, Service, running};
 use crate::{address::Address, in_place::InPlace, stats::Stats};
 
-/// What becomes of a service that panics at a message. In each case the message is lost, the asker is told and the panic is counted.
+/// The fate of a service that panics at a message. In each case the message is lost, the asker is told and the panic is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPanic {
     /// The service goes on with the state it has. For services in which a message changes the state as a whole or not at all.

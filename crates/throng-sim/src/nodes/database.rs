@@ -48,7 +48,7 @@ pub(super) struct Rows {
 pub(super) struct LeaseRow {
     pub(super) line: DatabaseLink,
     pub(super) until_micros: u64,
-    /// Whether its engine has declared that it answers nothing more.
+    /// True if its engine has declared that it answers nothing more.
     pub(super) is_over: bool,
 }
 
@@ -61,13 +61,13 @@ pub(super) struct DatabaseLink {
 
 pub(super) struct Process {
     pub(super) group: Group,
-    /// Whether the process was killed, so that its port refuses connections and its sessions are gone. Set once, by the kill.
+    /// True if the process was killed, so that its port refuses connections and its sessions are gone. Set once, by the kill.
     pub(super) is_dead: AtomicBool,
-    /// Whether the connection to the database is cut. The scenario sets and clears it.
+    /// True if the connection to the database is cut. The scenario sets and clears it.
     pub(super) is_cut: AtomicBool,
-    /// Whether its messages to the directory are lost. The scenario sets and clears it.
+    /// True if its messages to the directory are lost. The scenario sets and clears it.
     pub(super) is_mute: AtomicBool,
-    /// Whether its sessions were dropped. The scenario sets it; the next call that gets through clears it.
+    /// True if its sessions were dropped. The scenario sets it; the next call that gets through clears it.
     pub(super) is_disconnected: AtomicBool,
     /// The difference between its time of day and the world's.
     pub(super) day_micros: Arc<AtomicI64>,
@@ -76,7 +76,7 @@ pub(super) struct Process {
     pub(super) node: AtomicU64,
 }
 
-/// What the process knows of its own lease.
+/// The process's knowledge of its own lease.
 #[derive(Default)]
 pub(super) struct Lease {
     pub(super) writer: WriterId,

@@ -14,7 +14,7 @@ use throng_journal::{
     Position, Prune, PruneHow, Pruned, Record, RecordKind, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
 };
 
-/// How often a lease is renewed within its length.
+/// The number of renewals of a lease within its length.
 const RENEWALS: u32 = 5;
 /// The share of removals of history that are delayed, and their longest delay.
 const LATE: f64 = 0.2;

@@ -145,7 +145,7 @@ pub(super) struct Peering {
     me: AtomicU64,
     /// The number of rounds in which the nodes were queried.
     looks: watch::Sender<u64>,
-    /// Whether a new round is wanted. `looked` sets it; `changed` clears it and returns.
+    /// True if a new round is wanted. `looked` sets it; `changed` clears it and returns.
     is_wanted: Arc<AtomicBool>,
 }
 

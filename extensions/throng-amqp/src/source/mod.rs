@@ -69,7 +69,7 @@ pub struct QueueSource {
     prefetch: Gauge,
     letters: Option<Letters>,
     session: Option<Session>,
-    /// Whether the last session was standing by when it ended.
+    /// True if the last session was standing by when it ended.
     stood_by: bool,
     /// The number of connections in a row lost before a message was settled.
     barren: u32,

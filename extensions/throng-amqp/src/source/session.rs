@@ -75,7 +75,7 @@ pub(super) struct Session {
     /// The number of messages in the queue when the session began.
     waiting: u32,
     has_settled: bool,
-    /// Whether a message has shown that the window has the wrong size.
+    /// True if a message has shown that the window has the wrong size.
     is_misfit: bool,
 }
 
