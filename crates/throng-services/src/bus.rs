@@ -214,7 +214,7 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
     /// any subscriber, and losses are reported. Ends with the topic, or at the first event after the service's end.
     ///
     /// # Errors
-    /// [`io::Error`]: the system has no thread left to carry the events.
+    /// [`io::Error`](std::io::Error): the system has no thread left to carry the events.
     pub fn deliver<M: Send + 'static>(
         &self,
         mut address: Address<M>,
