@@ -15,7 +15,7 @@ type Routes = Box<dyn FnOnce(Engine) -> axum::Router + Send>;
 type Setting<T> = Box<dyn FnOnce(T) -> T + Send>;
 type Role = fn() -> anyhow::Result<App>;
 pub(crate) type Tool = fn(&clap::ArgMatches) -> anyhow::Result<ExitCode>;
-/// Ends what was started beside a gateway.
+/// Ends a task that runs beside a gateway.
 pub type End = Box<dyn FnOnce() + Send>;
 pub(crate) type Beside = Box<dyn FnOnce(&Engine) -> anyhow::Result<End> + Send>;
 
@@ -79,19 +79,19 @@ impl App {
         self.engine(Builder::actor::<A>)
     }
 
-    /// Gives a kind a query, as [`Builder::query`].
+    /// Adds a query of a kind, as [`Builder::query`].
     #[must_use]
     pub fn query<E: Entity, Q: Query<E>>(self) -> Self {
         self.engine(Builder::query::<E, Q>)
     }
 
-    /// Lets a kind hear the outcome of its requests to another, as [`Builder::on_outcome`].
+    /// Has a kind take the outcomes of its requests to another, as [`Builder::on_outcome`].
     #[must_use]
     pub fn on_outcome<E: OnOutcome<T>, T: Entity>(self) -> Self {
         self.engine(Builder::on_outcome::<E, T>)
     }
 
-    /// Lets a kind call a provider outside, by this worker, as [`Builder::outside`].
+    /// Has a kind call an outside provider by this worker, as [`Builder::outside`].
     #[must_use]
     pub fn outside<E: OnCallOutcome<W>, W: Outside>(self, worker: impl MakesCalls<W>) -> Self {
         self.engine(|builder| builder.outside::<E, W>(worker))
@@ -103,13 +103,13 @@ impl App {
         self.engine(|builder| builder.projection(projection))
     }
 
-    /// Carries events elsewhere, as [`Builder::sink`].
+    /// Carries events to another system, as [`Builder::sink`].
     #[must_use]
     pub fn sink<S: Sink>(self, sink: S) -> Self {
         self.engine(|builder| builder.sink(sink))
     }
 
-    /// Sets what else an engine can be told.
+    /// Changes other settings of the engine.
     #[must_use]
     pub fn engine(mut self, set: impl FnOnce(Builder) -> Builder) -> Self {
         self.builder = set(self.builder);
@@ -157,29 +157,30 @@ impl App {
         self
     }
 
-    /// Sets what else a gateway can be told: limits, origins, a description.
+    /// Changes other settings of the gateway: limits, origins, a description.
     #[must_use]
     pub fn gateway(mut self, set: impl FnOnce(Gateway) -> Gateway + Send + 'static) -> Self {
         self.gateway.push(Box::new(set));
         self
     }
 
-    /// Reads environment variables of its own, when it is served.
+    /// Reads environment variables of the app's own when the service starts.
     #[must_use]
     pub fn defaults(mut self, read: fn() -> anyhow::Result<Defaults>) -> Self {
         self.defaults = read;
         self
     }
 
-    /// Starts something beside the gateway once the engine runs, for example what consumes a broker's queue. What it gives back ends it, before the
-    /// engine stops.
+    /// Starts a task beside the gateway once the engine runs, for example the consumer of a broker's queue. The returned function ends it;
+    /// it is called before the engine stops.
     #[must_use]
     pub fn background(mut self, start: impl FnOnce(&Engine) -> anyhow::Result<End> + Send + 'static) -> Self {
         self.beside.push(Box::new(start));
         self
     }
 
-    /// Adds another arrangement of the service, which `serve --role NAME` runs in its stead: a server in front of a broker, for example, or
+    /// Adds another arrangement of the service, which `serve --role NAME` runs instead of this one: for example a server in front of a
+    /// broker, or
     /// the consumer of its queue.
     #[must_use]
     pub fn role(mut self, name: &'static str, app: fn() -> anyhow::Result<Self>) -> Self {
@@ -187,14 +188,14 @@ impl App {
         self
     }
 
-    /// Adds a command of its own to those of its program: a tool for its queues, say.
+    /// Adds a command of the app's own to those of its program, for example a tool for its queues.
     #[must_use]
     pub fn tool(mut self, command: clap::Command, run: fn(&clap::ArgMatches) -> anyhow::Result<ExitCode>) -> Self {
         self.tools.push((command, run));
         self
     }
 
-    /// The commands of its own.
+    /// Returns the app's own commands.
     pub(crate) fn tools(&self) -> &[(clap::Command, Tool)] {
         &self.tools
     }
@@ -202,7 +203,7 @@ impl App {
     /// Returns the service in a role, or itself without one.
     ///
     /// # Errors
-    /// It has no such role, or the role cannot be had: its function says why.
+    /// There is no such role, or the role's function returned an error, which is passed on.
     pub fn in_role(self, role: Option<&str>) -> anyhow::Result<Self> {
         let Some(role) = role else { return Ok(self) };
         match self.roles.iter().find(|(name, _)| *name == role) {
@@ -214,7 +215,7 @@ impl App {
         }
     }
 
-    /// Takes out what is started beside the gateway.
+    /// Removes and returns the functions that start tasks beside the gateway.
     pub(crate) fn take_beside(&mut self) -> Vec<Beside> {
         std::mem::take(&mut self.beside)
     }
@@ -242,7 +243,8 @@ impl App {
         Path::new("data").join(self.name)
     }
 
-    /// Takes the engine's part out, to start it, and leaves the gateway's. A service that keeps something keeps its operators' actions, too.
+    /// Removes and returns the engine's part, to be started; the gateway's part stays. A service that stores data records its operator
+    /// actions, too.
     pub(crate) fn take_builder(&mut self) -> Builder {
         let builder = std::mem::take(&mut self.builder);
         match builder.has_entities() {
@@ -251,7 +253,7 @@ impl App {
         }
     }
 
-    /// Returns the gateway of its engine, set but for its address.
+    /// Returns the gateway of its engine, complete but for its address.
     pub(crate) fn into_gateway(self, engine: Engine) -> Gateway {
         let mut gateway = Gateway::builder(engine.clone()).title(self.name, self.version);
         if let Some(routes) = self.routes {

@@ -37,7 +37,7 @@ struct Load {
 }
 
 impl BenchArguments {
-    /// Serves in a process of its own, so that the service and the load do not share threads, and runs the plan.
+    /// Serves in a separate process, so that the service and the load do not share threads, and runs the plan.
     pub(crate) fn run(&self, name: &str) -> anyhow::Result<ExitCode> {
         let journal = Scratch::create(self.data.join(format!("{name}-bench-{}", std::process::id())))?;
         let service = Service::start(&journal, self.durability)?;
@@ -49,7 +49,7 @@ impl BenchArguments {
     }
 }
 
-/// The service, and its URL. It ends with this.
+/// A running service and its URL. Dropping this ends the service.
 struct Service(Child, String);
 
 impl Service {
@@ -80,7 +80,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Its journal is removed: nothing has to be finished. Both fail only for a process that has ended.
+        // Its journal is removed, so nothing has to be finished. Both calls fail only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

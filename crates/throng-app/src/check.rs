@@ -32,7 +32,7 @@ impl CheckArguments {
     /// Reads the whole journal with this program, changes nothing, and says what it does not understand; also beside a running service.
     ///
     /// # Errors
-    /// The journal cannot be read.
+    /// The journal cannot be opened or read. Differences are no error; they show in the exit code.
     pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
         let defaults = app.read_defaults()?;
         let place = self.place.place_or(app.name(), defaults.journal.as_deref())?;
@@ -43,7 +43,7 @@ impl CheckArguments {
         if self.what_if {
             checker = checker.what_if();
         }
-        // It waits for nothing: its read models are in memory.
+        // Nothing has to be awaited: the read models are in memory.
         let mut commit = |commit: &Commit| -> Result<(), Error> {
             runtime.block_on(checker.commit(commit));
             Ok(())

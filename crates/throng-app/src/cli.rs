@@ -1,4 +1,4 @@
-//! The commands of a service's program, for one that has others beside them.
+//! The commands of a service's program, for programs that have other commands, too.
 
 #[cfg(feature = "postgres")]
 pub use crate::cluster::ClusterCommands;
@@ -64,9 +64,9 @@ const PLACES: &[(&str, &str)] = &[
     ("compact", "data"),
 ];
 
-/// The arguments as this app's program understands them.
+/// Returns the commands and arguments of this app's program.
 fn command(app: &App) -> clap::Command {
-    // Once a process.
+    // Leaked once a process: clap wants a static text.
     let place: &'static str = app.default_place().display().to_string().leak();
     let with_place = |journal: clap::Command| {
         PLACES.iter().fold(journal, |journal, (tool, argument)| {
@@ -83,17 +83,17 @@ fn command(app: &App) -> clap::Command {
 }
 
 impl App {
-    /// Does what the process's arguments ask for, and says how that ended. It may be called anywhere, also in an async `main`.
+    /// Runs the command that the process's arguments name, and returns its exit code. It may be called anywhere, also in an async `main`.
     #[must_use]
     pub fn run(self) -> ExitCode {
         self.run_with(std::env::args_os())
     }
 
-    /// Does what these arguments ask for; the first is the program's own name.
+    /// Runs the command that these arguments name; the first is the program's own name.
     #[must_use]
     pub fn run_with(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
         let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
-        // On a thread of its own: a runtime cannot be entered where another one is at work.
+        // Runs on a separate thread: a runtime cannot be entered on a thread that already runs another one.
         let main = thread::Builder::new().name("throng-main".into());
         match main.spawn(|| run(self, arguments)).map(thread::JoinHandle::join) {
             Ok(Ok(code)) => code,

@@ -34,16 +34,16 @@ use crate::{
     place::JournalLocation,
 };
 
-/// The time after which it is logged once more why a joining node cannot serve yet.
+/// The interval at which a joining node logs why it cannot serve yet.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// The time between two looks whether a joining node is told to end.
+/// The interval at which a joining node checks whether it was told to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A shorter one is over where a machine is only busy.
+/// The shortest lease. A shorter one would expire on a machine that is merely busy.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
-/// The word for every node in `cluster move --to`: shards that are moved there are pinned to no node any more.
+/// The word for every node in `cluster move --to`: it unpins shards.
 const ANY: &str = "any";
 
 /// The arguments with which a service joins a cluster.
@@ -154,10 +154,10 @@ impl ClusterArguments {
         self.app_number
     }
 
-    /// Returns the settings from the arguments; `None` for an engine that is alone.
+    /// Returns the settings from the arguments; `None` for a service without a cluster.
     ///
     /// # Errors
-    /// The secret is missing, cannot be read, or is too short.
+    /// Other machines cannot reach the address, or a file of the secret or of TLS is missing or unusable.
     pub(crate) fn settings(&self) -> anyhow::Result<Option<ClusterSettings>> {
         let (true, Some(name)) = (self.cluster, &self.name) else {
             return Ok(None);
@@ -267,7 +267,7 @@ fn set_tls(trust: &Trust, files: &[Vec<u8>]) -> Result<(), String> {
 }
 
 impl ClusterSettings {
-    /// Returns the time for which an engine may answer after its last sign of life.
+    /// Returns the time for which an engine may answer after its last renewal of the lease.
     pub(crate) fn lease(&self) -> Duration {
         self.timing.lease
     }
@@ -277,7 +277,7 @@ impl ClusterSettings {
         Links::new(shards, self.trust.clone())
     }
 
-    /// Has a gateway tell of the node, and read the files again by which nodes know each other.
+    /// Has a gateway report the node's state, and reload the files by which nodes authenticate each other.
     pub(crate) fn tell(&self, mut gateway: Gateway, statuses: &Statuses) -> Gateway {
         let of_health = Arc::clone(statuses);
         gateway = gateway.closed().health(move || {
@@ -305,7 +305,7 @@ impl ClusterSettings {
         gateway
     }
 
-    /// Joins. The node can serve [some time](await_serving) later.
+    /// Joins the cluster. The node can serve only after [a while](await_serving).
     pub(crate) fn start(
         &self,
         directory: Arc<dyn Directory>,
@@ -314,7 +314,7 @@ impl ClusterSettings {
         program: String,
         gateway: &Running,
     ) -> anyhow::Result<Node> {
-        // An address of every interface is no host: settings() has seen to it that another one was said then.
+        // The address of every interface is no host. `settings()` has made sure that another one was named in that case.
         let listens_at = self.listen.ip().to_string();
         let host_of = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
         let peer_host = self.advertise.as_deref().and_then(host_of).unwrap_or(listens_at);
@@ -352,7 +352,8 @@ impl ClusterSettings {
     }
 }
 
-/// Waits until a node that has joined can serve; `false`: `is_over`, which is told what is waited for, has ended that.
+/// Waits until a joined node can serve, and returns true then. `is_over` is called meanwhile with the reason for the wait; if it returns
+/// true, the wait ends with `false`.
 pub(crate) fn await_serving(node: &Node, mut is_over: impl FnMut(&str) -> bool) -> bool {
     let mut told = Instant::now();
     while !node.wait_until_serving(LOOK_EVERY) {
@@ -371,7 +372,7 @@ pub(crate) fn await_serving(node: &Node, mut is_over: impl FnMut(&str) -> bool) 
     true
 }
 
-/// Returns the URL at which others reach a service: where it listens at every interface, by the host at which other nodes reach this one.
+/// Returns the URL at which others reach a service. If it listens at every interface, this is the host at which other nodes reach this one.
 fn reachable(url: &str, listens_at: SocketAddr, peer_host: &str) -> String {
     match listens_at.ip().is_unspecified() {
         true => url.replacen(
@@ -383,7 +384,7 @@ fn reachable(url: &str, listens_at: SocketAddr, peer_host: &str) -> String {
     }
 }
 
-/// Says that a node may own nothing, and is not ready then, or that others use another server.
+/// Reports that a node may own nothing, and so is not ready, or that other nodes use another database server.
 fn check(status: &Status) -> Option<Check> {
     let apart = status.apart.as_ref().map(|why| (health::Status::Fail, why));
     let (status, why) = apart.or_else(|| Some((health::Status::Warn, status.two_primaries.as_ref()?)))?;
@@ -394,7 +395,7 @@ fn check(status: &Status) -> Option<Check> {
     })
 }
 
-/// Why there can be no cluster there.
+/// Returns the error for a journal that nodes cannot share.
 pub(crate) fn not_shared(place: &JournalLocation) -> anyhow::Error {
     anyhow::anyhow!(
         "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The exit code of what a program did. What went wrong is said on standard error, in one sentence.
+/// Returns the exit code of a finished command. An error is printed on standard error, in one sentence.
 pub fn exit_code(program: &str, done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         eprintln!("{program}: {}", sentence(&error));

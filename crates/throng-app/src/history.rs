@@ -1,5 +1,5 @@
-//! `throng journal prune` and `erase`: history that ends, in a journal that no service uses. An engine is started on it for that, as a
-//! service would, and does what `/admin/prune` and `/admin/erase` do.
+//! `throng journal prune` and `erase`: remove history from a journal that no service uses. They start an engine on it, as a
+//! service would, and do what `/admin/prune` and `/admin/erase` do.
 
 use crate::{
     App,
@@ -17,7 +17,7 @@ use std::{
 };
 use throng::{Engine, Erased, Options, PruneReport, model::Keep, projection::ProjectionState};
 
-/// The longest wait for projections to catch up. A projection that is behind holds the events it has not read.
+/// The longest wait for projections to catch up. A projection that is behind keeps the events that it has not read from being removed.
 const CATCH_UP: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -66,7 +66,7 @@ impl PruneArguments {
         on_engine(&self.place, app, options, self.archive.clone(), async |engine| {
             catch_up(engine);
             let mut all = engine.prune(self.dry_run).await?;
-            // What a pass has left over; a dry run would say the same again.
+            // A pass may leave some over for the next. A dry run would report the same again.
             while all.is_cut_short && !self.dry_run {
                 let next = engine.prune(false).await?;
                 all.add(next);
@@ -86,7 +86,7 @@ impl EraseArguments {
     }
 }
 
-/// Waits until the projections have read what there is, or cannot.
+/// Waits until the projections have read all there is, or cannot go on.
 fn catch_up(engine: &Engine) {
     let begun = Instant::now();
     let reads = |engine: &Engine| {
@@ -100,7 +100,7 @@ fn catch_up(engine: &Engine) {
     }
 }
 
-/// Runs something on an engine that nobody else asks, on a journal that is there and that no service uses.
+/// Runs a function on an engine of its own, over an existing journal that no service uses.
 pub(crate) fn on_engine<T>(
     place: &str,
     mut app: App,
@@ -137,7 +137,7 @@ pub(crate) fn on_engine<T>(
     })?;
     let held = Arc::clone(&journal);
     let options = Options {
-        // Only what was asked for.
+        // Prunes only on request.
         prune_every: Some(Duration::MAX),
         restored_at,
         ..options

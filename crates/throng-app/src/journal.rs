@@ -92,7 +92,7 @@ enum JournalCommand {
     Compact(Directory),
 }
 
-/// A journal that is there, or is to be.
+/// An existing journal, or one to be created.
 #[derive(Clone, Debug)]
 enum Source {
     Directory(PathBuf),
@@ -102,7 +102,7 @@ enum Source {
     Objects(Box<S3Location>),
 }
 
-/// Reads a location. The parser of the arguments does not: it would show what it cannot read, with the password in it.
+/// Parses a location. The argument parser does not do this, because its error would show the text with the password in it.
 fn source(text: &str) -> anyhow::Result<Source> {
     match text.parse::<JournalLocation>().map_err(anyhow::Error::msg)? {
         JournalLocation::Directory(directory) => Ok(Source::Directory(directory)),
@@ -291,10 +291,10 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
 }
 
 impl JournalArguments {
-    /// Runs the command; some need the app whose journal it is.
+    /// Runs the command. Some commands need the app that the journal belongs to.
     ///
     /// # Errors
-    /// It did not work.
+    /// The command's failure, in a sentence for the user.
     pub fn run(&self, app: impl FnOnce() -> anyhow::Result<App>) -> anyhow::Result<ExitCode> {
         run(self, app)
     }
@@ -348,7 +348,7 @@ fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode>
     }
 }
 
-/// Writes a journal's history as lines.
+/// Writes a journal's history as JSON lines.
 fn write_lines(from: &Source, out: &mut dyn Write, how: ExportOptions) -> Result<Exported, Error> {
     match from {
         Source::Directory(data) => tools::export(&Options::default(), data, out, how),
@@ -379,7 +379,7 @@ fn export(arguments: &ExportArguments, json: bool) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(path) => {
-            // All that has happened is in it.
+            // The export holds the whole history, so only its owner may read it.
             let mut out = BufWriter::new(opened(path, create_private(path), "write")?);
             let exported = write_lines(from, &mut out, how)?;
             out.flush()
@@ -390,7 +390,7 @@ fn export(arguments: &ExportArguments, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 #[cfg(feature = "postgres")]
-/// A database that takes a history in.
+/// An import into a database.
 struct ToPostgres(Import);
 
 #[cfg(feature = "postgres")]
@@ -439,7 +439,7 @@ fn read_lines(to: &Source, lines: &mut dyn BufRead, how: ImportOptions) -> Resul
     }
 }
 
-/// Pipes one journal's history into another that no process uses.
+/// Pipes one journal's history into another, which no process uses.
 fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
     let _held = match from {
         Source::Directory(data) => Some(tools::hold(&Options::default(), data)?),
@@ -459,7 +459,7 @@ fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
         });
         let mut lines = BufReader::with_capacity(1 << 16, reader);
         let imported = read_lines(to, &mut lines, ImportOptions::default());
-        // Who still writes is told that nobody reads.
+        // The writer on the other thread must notice that nobody reads any more; otherwise it would wait for ever.
         drop(lines);
         match exporting.join() {
             Ok(Err(Error::Io { source, .. })) if source.kind() == io::ErrorKind::BrokenPipe => Ok(imported?),
@@ -482,7 +482,7 @@ fn print<T: Display + Serialize>(result: &T, json: bool) -> anyhow::Result<ExitC
     } else {
         result.to_string()
     };
-    // A reader that went away (`| head`) is no error of ours.
+    // Writing fails if the reader has gone away (`| head`), which is no error here.
     let _ = writeln!(io::stdout(), "{}", text.trim_end());
     Ok(ExitCode::SUCCESS)
 }

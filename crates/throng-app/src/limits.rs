@@ -4,7 +4,7 @@ use clap::Args;
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 use throng_http::Limits;
 
-/// `300ms` or `2s`.
+/// Parses `300ms` or `2s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let read = |number: &str, unit: fn(u64) -> Duration| number.parse().map(unit).ok();
     let found = match text.strip_suffix("ms") {
@@ -16,7 +16,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     found.ok_or_else(|| "write for example 300ms or 2s".into())
 }
 
-/// The same, and more than nothing.
+/// Parses a duration greater than zero.
 fn wait(text: &str) -> Result<Duration, String> {
     let wait = duration(text)?;
     (!wait.is_zero())
@@ -24,7 +24,7 @@ fn wait(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write more than 0".into())
 }
 
-/// `65536`, `64k` or `2M`: thousands of 1,024.
+/// Parses `65536`, `64k` or `2M`, where a thousand is 1,024.
 fn bytes(text: &str) -> Result<usize, String> {
     let (number, unit) = match (text.strip_suffix('k'), text.strip_suffix('M')) {
         (Some(number), _) => (number, 1 << 10),
@@ -37,7 +37,7 @@ fn bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "write for example 65536, 64k or 2M".into())
 }
 
-/// A number from 1.
+/// Parses a number from 1 on.
 fn count<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
     let count = text.parse().ok().filter(|count| *count >= T::from(1));
     count.ok_or_else(|| "write a whole number from 1".into())
@@ -49,7 +49,7 @@ fn rate(text: &str) -> Result<NonZeroU32, String> {
 
 macro_rules! limits {
     ($($field:ident: $type:ty = $read:expr, $flag:literal, $environment:literal, $unit:literal, $default:literal, $help:literal;)*) => {
-        /// Limits of the gateway; what is not said stays as the program has it.
+        /// The gateway's limits. A limit that is not named keeps the program's value.
         #[derive(Args, Clone, Debug, Default)]
         #[command(next_help_heading = "Limits")]
         pub struct LimitArguments {
@@ -61,7 +61,7 @@ macro_rules! limits {
         }
 
         impl LimitArguments {
-            /// Sets what was said.
+            /// Applies the limits that were named.
             pub(crate) fn apply(&self, limits: &mut Limits) {
                 $(if let Some(value) = self.$field {
                     limits.$field = value.into();
@@ -69,14 +69,14 @@ macro_rules! limits {
             }
         }
 
-        /// Every limit has a flag: without one, this does not compile.
+        /// Checks at compile time that every limit has a flag.
         #[cfg(test)]
         fn all() {
             let Limits { $($field: _),* } = Limits::default();
         }
 
         #[cfg(test)]
-        /// Each flag with its environment variable, its default as it is shown, and what that sets.
+        /// Returns each flag with its environment variable, its default as shown, and the value it sets.
         fn shown() -> Vec<(&'static str, &'static str, &'static str, Result<Limits, String>)> {
             vec![$({
                 let set = ($read)($default).map(|value: $type| Limits { $field: value.into(), ..Limits::default() });

@@ -1,4 +1,4 @@
-//! The log of the program's parts, on standard error.
+//! The log on standard error.
 
 use std::io::IsTerminal as _;
 use tracing_subscriber::{
@@ -14,8 +14,8 @@ pub fn is_colourless() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// The AMQP client's library. It writes a kilobyte for each message that comes back, and of each lost connection that recovery was aborted: throng-amqp
-/// reports both, in a line.
+/// The AMQP client's library. It logs a kilobyte for each returned message and for each lost connection; `throng-amqp`
+/// reports both in a line.
 const QUIET: &str = "lapin";
 
 fn filter(asked: Option<&str>, level: &str) -> Targets {
@@ -36,7 +36,7 @@ pub fn start(level: &str) {
         .with_writer(std::io::stderr)
         .with_ansi(coloured)
         .with_target(false);
-    // Fails only when logging has begun already.
+    // Fails only if logging has been started already.
     let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
 }
 

@@ -1,4 +1,4 @@
-//! Files and directories that others of the machine can read or change.
+//! Checks of files and directories that other users of the machine could read or change.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -7,16 +7,16 @@ use std::{
     path::Path,
 };
 
-/// The rights that nobody but the owner should have.
+/// The access that only the owner should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guarded {
-    /// No access for others at all: it holds secrets, or all that has happened.
+    /// Nobody else may read it: it holds secrets or the whole history.
     Private,
-    /// Change it: it says who is let in.
+    /// Nobody else may change it: it decides who is let in.
     Unchanged,
 }
 
-/// Describes the rights of others that they should not have, and the remedy; `None`: there are none, or there is no such file.
+/// Describes the excess rights and the remedy; `None` if there are none or the file does not exist.
 fn openness(path: &Path, guarded: Guarded) -> Option<String> {
     let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
     let (bits, wrong, mend) = match guarded {
@@ -27,14 +27,14 @@ fn openness(path: &Path, guarded: Guarded) -> Option<String> {
     (mode & bits != 0).then(|| format!("{path} is {wrong} (mode {mode:04o}): chmod {mend} {path}"))
 }
 
-/// Says in the log that something is open to others.
+/// Warns in the log if others have access to a file.
 pub(crate) fn warn_if_open(path: &Path, guarded: Guarded) {
     if let Some(why) = openness(path, guarded) {
         tracing::warn!("{why}");
     }
 }
 
-/// Makes a file that its owner alone can read, or empties one that is there.
+/// Creates a file that only its owner can read, or empties an existing one.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .write(true)
@@ -42,7 +42,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
         .truncate(true)
         .mode(0o600)
         .open(path)?;
-    // One that was there keeps its mode otherwise. What is no file has none.
+    // The mode of an existing file is kept by the system, so it is set here. A device or pipe has none to set.
     if file.metadata()?.is_file() {
         file.set_permissions(fs::Permissions::from_mode(0o600))?;
     }

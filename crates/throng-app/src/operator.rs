@@ -1,5 +1,5 @@
-//! `throng journal quarantine`, `release` and `drop-messages`: an entity is set aside in a journal that no service uses, so that a service
-//! which it keeps from serving can be started. They do what `/admin/quarantine`, `/admin/release` and `/admin/messages/drop` do.
+//! `throng journal quarantine`, `release` and `drop-messages`: operator actions on a journal that no service uses, so that a service can
+//! start which one entity keeps from starting. They do what `/admin/quarantine`, `/admin/release` and `/admin/messages/drop` do.
 
 use crate::{App, history::on_engine};
 use clap::Args;
@@ -31,11 +31,11 @@ pub(crate) struct DecidedArguments {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Decided {
-    /// `false`: an operator had quarantined it before.
+    /// True if this quarantined it; false if an operator had done so before.
     Quarantined(bool),
-    /// `false`: it was not quarantined.
+    /// True if this released it; false if it was not quarantined.
     Released(bool),
-    /// The number of messages that waited for it.
+    /// The number of dropped messages.
     Dropped(u64),
 }
 

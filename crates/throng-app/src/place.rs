@@ -58,7 +58,7 @@ impl FromStr for JournalLocation {
             let options = text.parse::<PostgresOptions>().map_err(|error| error.to_string())?;
             return Ok(Self::Postgres(Box::new(options)));
         }
-        // Shown without what may be a password.
+        // The message leaves out what may be a password.
         #[cfg(feature = "postgres")]
         if let Some(("postgres" | "postgresql", _)) = text.split_once(':') {
             return Err("a database is written postgres://USER@HOST:PORT/DATABASE, with two slashes".into());
@@ -128,14 +128,14 @@ impl LocationArguments {
     /// Returns the named location, or the app's own directory.
     ///
     /// # Errors
-    /// It is no place.
+    /// The named text is no location.
     pub fn place(&self, app: &str) -> anyhow::Result<JournalLocation> {
         self.place_or(app, None)
     }
 
     /// Returns the location named here, else the one in the variable, else the app's own directory.
     ///
-    /// Read here and not by the parser of the arguments: that would show what it cannot read, with the password in it.
+    /// The text is parsed here and not by the argument parser, whose error would show it with the password in it.
     pub(crate) fn place_or(&self, app: &str, variable: Option<&str>) -> anyhow::Result<JournalLocation> {
         let read = |from: &str, place: &str| place.parse().map_err(|why| anyhow!("{from} cannot be read: {why}"));
         match (&self.journal, &self.data, variable) {
@@ -152,9 +152,9 @@ pub(crate) struct Opened {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) views: Arc<dyn Views>,
-    /// The time since when the journal is served instead of the one that it is a copy of.
+    /// The time since when this copy is served instead of its original.
     pub(crate) restored_at: Option<Timestamp>,
-    /// The directory in which nodes meet that share the journal; `None` for the journal of a single process.
+    /// The directory of the nodes that share the journal; `None` for the journal of a single process.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }
 
@@ -172,7 +172,7 @@ impl Opened {
     }
 }
 
-/// The way a service treats a journal that is a copy of another.
+/// The treatment of a journal that is a copy of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acting {
     /// A copy is refused: its timers, messages and sinks would act beside those of the original.
@@ -184,7 +184,7 @@ pub(crate) enum Acting {
 }
 
 impl Acting {
-    /// Lets a journal be served that is no copy, or that is to be served all the same.
+    /// Checks that a journal may be served: it is no copy, or may be served although it is one.
     fn permit(self, copied: Option<String>, place: &JournalLocation) -> anyhow::Result<()> {
         match copied {
             Some(why) if self == Self::UnlessCopied => bail!(
@@ -196,12 +196,12 @@ impl Acting {
     }
 }
 
-/// The fate of calls outside that were open when a journal was copied.
+/// The fate of outside calls that were open when a journal was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OpenCalls {
-    /// They go on under their keys.
+    /// They are made again, under their keys.
     Again,
-    /// Their outcome is not known, also where the journal does not count as a copy.
+    /// They end with the outcome `Unknown`, even if the journal does not count as a copy.
     Unknown,
 }
 
@@ -220,7 +220,7 @@ pub enum Durability {
     Memory,
 }
 
-/// The answer of a service that finds acknowledged commits lost.
+/// The behaviour of a service that finds acknowledged commits lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnLoss {
     /// The service answers 503, and so does every other service on the journal, until a person has accepted the loss.
@@ -246,7 +246,7 @@ pub(crate) struct Opening {
     pub(crate) sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub(crate) accept_loss: Option<Position>,
-    /// The answer to acknowledged commits that are lost while it runs.
+    /// The behaviour if acknowledged commits are lost while it runs.
     pub(crate) on_loss: OnLoss,
     /// The directory to which segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
@@ -254,7 +254,7 @@ pub(crate) struct Opening {
     pub(crate) disk_bytes_max: Option<u64>,
     pub(crate) has_projections: bool,
     pub(crate) acting: Acting,
-    /// The word of whoever starts the service on calls that are open; without, a copy's are not known.
+    /// The operator's choice for open calls. Without it, those of a copy end as `Unknown`.
     pub(crate) calls: Option<OpenCalls>,
     /// The time for which an engine of a cluster may answer from memory after its last sign of life.
     #[cfg_attr(
@@ -271,7 +271,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Returns since when the journal is served instead of the one that it is a copy of.
+    /// Returns the time since when this copy is served instead of its original.
     fn restored_micros(&self, is_copy: bool, noted: Option<i64>) -> Option<i64> {
         let now = || {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -287,7 +287,7 @@ impl Opening {
 }
 
 impl JournalLocation {
-    /// Opens what stands there.
+    /// Opens the journal and store at this location.
     pub(crate) fn open(&self, how: &Opening) -> anyhow::Result<Opened> {
         let (durability, sync_delay) = (how.durability, how.sync_delay);
         match (self, durability) {
@@ -319,7 +319,7 @@ impl JournalLocation {
                     warn_of_unknown_place(&error);
                 }
                 log.set_archive(how.archive.clone());
-                // Who has none needs no file for them.
+                // A service without projections needs no file for them.
                 let views: Arc<dyn Views> = match how.has_projections {
                     true => Arc::new(throng_log::EmbeddedViews::open(Arc::clone(&log))?),
                     false => Arc::new(MemoryViews::new()),
@@ -348,7 +348,7 @@ impl JournalLocation {
                     OnLoss::Stop => throng_postgres::OnLoss::Stop,
                     OnLoss::Continue => throng_postgres::OnLoss::Continue,
                 };
-                // The weaker of what the URL and the flag say: both have to be asked for.
+                // The weaker of the URL's and the flag's durability applies.
                 if durability == Durability::Os {
                     options.durability = journal::Durability::Os;
                 }
@@ -401,8 +401,8 @@ impl JournalLocation {
 }
 
 impl JournalLocation {
-    /// Opens the read models that stand there, without the rest. An embedded directory must not be in use; a database may
-    /// be: the running service notices. To be read, they may stand where nothing can be written.
+    /// Opens only the read models. An embedded directory must not be in use. A database may be: the running service notices changes.
+    /// If they are opened to be read only, the medium may be read-only, too.
     pub(crate) fn open_views(&self, is_to_read: bool) -> anyhow::Result<Arc<dyn Views>> {
         match self {
             Self::Memory => bail!("what is in memory is gone: name a directory or a database"),

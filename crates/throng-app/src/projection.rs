@@ -1,4 +1,4 @@
-//! The command `projection`: look at the read models, have one rebuilt.
+//! The command `projection`: lists the read models, or has one rebuilt.
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -39,7 +39,7 @@ impl ProjectionArguments {
     /// Runs the command, on the read models of this app unless another place is named.
     ///
     /// # Errors
-    /// It did not work, or there is neither.
+    /// The read models cannot be opened, there is no such read model, or the command failed.
     pub fn run(&self, app: Option<&str>) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -8,7 +8,7 @@ use std::{
 };
 use throng_http::{Gateway, Jwt, Role, Tls};
 
-/// The listener for administration has the service's port, and so much.
+/// The listener for administration has the service's port plus this.
 const ADMIN_PORT_OFFSET: u16 = 1_000;
 
 /// The callers that may use the service, and the listener for administration.
@@ -85,7 +85,7 @@ pub struct SecurityArguments {
     pub trusted_proxy: Vec<IpAddr>,
 }
 
-/// An address and a port; what is nearly one is answered with what was meant.
+/// Parses an address and a port. The error for a near miss names the correct form.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some(("" | "localhost" | "*", port)) if port.parse::<u16>().is_ok() => format!(
@@ -96,7 +96,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// A caller and a role; a name may have an equals sign itself.
+/// Parses `NAME=ROLE`. The name itself may contain an equals sign.
 fn role(text: &str) -> Result<(String, Role), String> {
     let (name, role) = text
         .rsplit_once('=')
@@ -107,7 +107,7 @@ fn role(text: &str) -> Result<(String, Role), String> {
     }
 }
 
-/// An origin: a scheme and a host, and nothing behind them.
+/// Parses an origin: a scheme and a host, and nothing after them.
 fn origin(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '*', '?', '#', '@']);
@@ -118,7 +118,7 @@ fn origin(text: &str) -> Result<String, String> {
 }
 
 impl SecurityArguments {
-    /// The same, with a listener for administration beside one of the service.
+    /// Returns the arguments with a listener for administration beside the service's.
     pub(crate) fn with_admin_listener(mut self, service: SocketAddr) -> Self {
         self.admin_listen.get_or_insert_with(|| {
             let port = match service.port() {
@@ -130,7 +130,7 @@ impl SecurityArguments {
         self
     }
 
-    /// Says in the log which of its files are open to others.
+    /// Warns in the log of files that are open to others.
     fn warn_of_open_files(&self) {
         let keys = self.jwt_keys.as_ref().map(Path::new).filter(|keys| keys.exists());
         if let Some(key) = &self.tls_key {

@@ -135,7 +135,7 @@ pub struct ServeArguments {
     limits: LimitArguments,
 }
 
-/// `20G`, in thousands of 1,024.
+/// Parses `20G`, where a thousand is 1,024.
 fn disk_bytes(text: &str) -> Result<u64, String> {
     let units = [("k", 10), ("M", 20), ("G", 30), ("T", 40)];
     let unit = units
@@ -151,7 +151,7 @@ fn disk_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write for example 500M or 20G".into())
 }
 
-/// `30m` or `12h`, as times that are kept are written.
+/// Parses `30m` or `12h`, in the format of retention times.
 fn age(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(Keep::Age(age)) => Ok(age),
@@ -159,7 +159,7 @@ fn age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads a kind and how long its history is kept, as `account=30d`.
+/// Parses a kind and its retention, as `account=30d`.
 pub(crate) fn keep(text: &str) -> Result<(String, Keep), String> {
     let (kind, how) = text.split_once('=').ok_or("write for example account=30d")?;
     Ok((kind.to_owned(), how.parse()?))
@@ -169,7 +169,7 @@ impl ServeArguments {
     /// Serves until SIGTERM or SIGINT, then finishes what is in flight.
     ///
     /// # Errors
-    /// The journal or the address cannot be used.
+    /// The journal cannot be opened, or the address cannot be listened on.
     pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
         logging::start("info");
         let mut stop = StopSignal::watch().context("cannot watch for signals")?;
@@ -259,7 +259,7 @@ impl ServeArguments {
     }
 }
 
-/// Ends this process in order when another engine takes over; the flag then tells the reason.
+/// Ends this process in order when another engine takes over. The returned flag is set then, and tells that reason from a signal.
 fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     let is_taken_over = Arc::new(AtomicBool::new(false));
     let (taken_over, flag) = (service.engine.taken_over(), Arc::clone(&is_taken_over));
@@ -269,7 +269,7 @@ fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     let wait = move || {
         if runtime.block_on(taken_over) {
             flag.store(true, Ordering::Release);
-            // Only a process that ends already does not take it.
+            // Fails only in a process that is ending already.
             let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
         }
     };
@@ -280,7 +280,7 @@ fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
     Ok(is_taken_over)
 }
 
-/// Tells a person the facts that matter: the data kept, its place, and the places to look.
+/// Prints the facts that a person needs at the start: the data found, its location, and the URLs.
 //= promise 2: acknowledged events survive
 fn announce(name: &str, settings: &Settings, service: &Service) {
     let keeps = !service.engine.registry().kinds().is_empty();
@@ -309,7 +309,7 @@ fn announce(name: &str, settings: &Settings, service: &Service) {
         service.url()
     );
     tracing::info!("console at {}", service.console_url());
-    // The one line on standard output: what a script waits for. It may have gone away.
+    // The only line on standard output: scripts wait for it. Writing fails if the reader has gone away.
     let _ = writeln!(std::io::stdout(), "{}", service.url());
     let _ = std::io::stdout().flush();
 }

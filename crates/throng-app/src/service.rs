@@ -1,4 +1,4 @@
-//! An app on its journal, behind a gateway on a port.
+//! A running app: its engine on a journal, behind a gateway on a port.
 
 use anyhow::{Context as _, bail};
 use std::{
@@ -39,17 +39,17 @@ pub struct Settings {
     pub sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub accept_loss: Option<Position>,
-    /// A restored or copied journal is served as the one that acts.
+    /// True if a restored or copied journal is served in place of its original.
     pub as_primary: bool,
-    /// The fate of calls outside that are open. Without a word, those of a restored journal have the outcome `Unknown`.
+    /// The fate of open calls outside. `None`: those of a restored journal end with the outcome `Unknown`.
     pub calls: Option<OpenCalls>,
-    /// The answer to acknowledged commits that are lost while it runs: on PostgreSQL.
+    /// The behaviour if acknowledged commits are lost while it runs: on PostgreSQL.
     pub on_loss: OnLoss,
     /// The directory to which the embedded journal copies its segments before history is removed from them.
     pub archive: Option<PathBuf>,
-    /// Threads that serve connections; without it, one and more under load.
+    /// The number of threads that serve connections. `None`: one, and more under load.
     pub loops: Option<usize>,
-    /// The gateway's limits, as far as they are said.
+    /// The gateway's limits that differ from the defaults.
     pub limits: LimitArguments,
     /// The callers that may use it, and the listener for administration.
     pub security: SecurityArguments,
@@ -57,24 +57,24 @@ pub struct Settings {
     pub access_log: AccessLogArguments,
     /// The requests that are traced, and the collector.
     pub traces: TraceArguments,
-    /// The cluster it is a node of.
+    /// The settings as a node of a cluster.
     #[cfg(feature = "postgres")]
     pub cluster: Option<ClusterSettings>,
     /// The service's release: on PostgreSQL.
     pub release: u64,
-    /// The time for which a service that is told to end serves on, and says that it is not ready.
+    /// The time between the request to end and the end. Meanwhile the service answers, but reports that it is not ready.
     pub drain_grace: Duration,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
 
-/// Bodies in flight may take this part of the memory.
+/// The divisor of the memory that bodies in flight may take.
 const BODIES_PART: usize = 8;
 
-/// The longest time for which a journal may be in use after its engine has stopped.
+/// The longest wait for the tasks of a stopped engine to release the journal.
 const RELEASE: Duration = Duration::from_secs(10);
 
-/// The longest time for which the last spans may be on their way.
+/// The longest wait for the last spans to be sent.
 #[cfg(feature = "otlp")]
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -82,28 +82,28 @@ const FLUSH: Duration = Duration::from_secs(2);
 pub struct Service {
     /// The engine behind the gateway, to be asked from Rust.
     pub engine: Engine,
-    /// The address it listens on.
+    /// The address that it listens on.
     pub address: SocketAddr,
     /// The time from opening the journal until the engine took commands.
     pub recovery: Duration,
     #[cfg(feature = "postgres")]
     begun: Instant,
     running: Running,
-    /// True once clients are let in.
+    /// True once the port for clients is open.
     is_open: bool,
     #[cfg(feature = "postgres")]
     node: Option<throng_cluster::Node>,
-    /// Ends what runs beside the gateway.
+    /// Functions that end the tasks beside the gateway.
     beside: Vec<End>,
     journal: Arc<dyn Journal>,
     is_ending: Arc<AtomicBool>,
     drain_grace: Duration,
-    /// Sends spans to a collector.
+    /// The exporter of spans to a collector.
     #[cfg(feature = "otlp")]
     exporter: Option<Arc<throng_otlp::Exporter>>,
 }
 
-/// Says that a service ends: it is not ready then.
+/// Reports the service as not ready while it ends.
 fn ending(is_ending: &AtomicBool) -> Option<Check> {
     is_ending.load(Ordering::Acquire).then(|| Check {
         name: "service".into(),
@@ -113,10 +113,11 @@ fn ending(is_ending: &AtomicBool) -> Option<Check> {
 }
 
 impl Service {
-    /// Opens the journal, starts the engine from it, and listens. A node of a cluster listens once it can serve, however long that takes.
+    /// Opens the journal, starts the engine from it, and listens. A node of a cluster listens only once it can serve, however long that
+    /// takes.
     ///
     /// # Errors
-    /// The journal or the address cannot be used.
+    /// The journal cannot be opened, or the address cannot be listened on.
     ///
     /// # Panics
     /// On a thread of an async runtime.
@@ -128,9 +129,9 @@ impl Service {
     /// [opened](Self::open_when_serving).
     ///
     /// # Errors
-    /// Returns the errors of [`start`](Self::start).
+    /// The same as [`start`](Self::start).
     pub(crate) fn begin(mut app: App, settings: &Settings) -> anyhow::Result<Self> {
-        // Before anything is made there.
+        // Checked first, before a directory is created.
         #[cfg(feature = "postgres")]
         if settings.cluster.is_some() && !matches!(settings.place, JournalLocation::Postgres(_)) {
             return Err(not_shared(&settings.place));
@@ -213,7 +214,7 @@ impl Service {
         let program = format!("{} {}", app.name(), app.version_text());
         let mut gateway = app.into_gateway(engine.clone()).bind(settings.listen);
         gateway = gateway.adjust_limits(|limits| {
-            // Unless the program has a limit of its own.
+            // A limit that the program sets itself stays.
             if limits.bodies_bytes_max == Limits::default().bodies_bytes_max {
                 limits.bodies_bytes_max = settings.engine.memory_bytes_max / BODIES_PART;
             }
@@ -230,7 +231,7 @@ impl Service {
             let is_ending = Arc::clone(&is_ending);
             move || ending(&is_ending).into_iter().collect()
         });
-        // It says where it listens before it joins, and listens there once it can serve.
+        // The node publishes its address before it joins, but listens there only once it can serve.
         #[cfg(feature = "postgres")]
         let statuses = Statuses::default();
         #[cfg(feature = "postgres")]
@@ -263,7 +264,7 @@ impl Service {
             None => None,
             Some((cluster, directory, links)) => match cluster.start(directory, &engine, links, program, &running) {
                 Ok(node) => {
-                    // Only here.
+                    // Nothing else sets it.
                     let _ = statuses.set(node.statuses());
                     Some(node)
                 }
@@ -293,11 +294,11 @@ impl Service {
         })
     }
 
-    /// Opens the port for clients once the service can serve. Until then it asks `is_over`, and tells it what it waits for. A service whose
-    /// wait is over before is returned [closed](Self::is_open), to be [stopped](Self::stop).
+    /// Opens the port for clients once the service can serve. Until then `is_over` is called with the reason for the wait. If it returns
+    /// true, the service is returned [closed](Self::is_open), to be [stopped](Self::stop).
     ///
     /// # Errors
-    /// Another program has begun to listen at the port meanwhile. The service has stopped then.
+    /// Another program has taken the port meanwhile. The service has been stopped.
     pub(crate) fn open_when_serving(mut self, is_over: impl FnMut(&str) -> bool) -> anyhow::Result<Self> {
         #[cfg(not(feature = "postgres"))]
         drop(is_over);
@@ -331,12 +332,12 @@ impl Service {
         self.running.url()
     }
 
-    /// Returns the listener for administration, if there is one.
+    /// Returns the address of the listener for administration, if there is one.
     pub(crate) fn admin_address(&self) -> Option<SocketAddr> {
         self.running.admin_address()
     }
 
-    /// The URL of its console: on the listener for administration, if it has one of its own.
+    /// Returns the URL of its console: on the listener for administration, if there is one.
     #[must_use]
     pub fn console_url(&self) -> String {
         match self.running.admin_address() {
@@ -345,7 +346,8 @@ impl Service {
         }
     }
 
-    /// Says for its grace that it is not ready, finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
+    /// Reports itself as not ready for the grace time, finishes what is in flight, makes a last checkpoint, and ends. The data directory is
+    /// free after that.
     pub fn stop(self) {
         self.is_ending.store(true, Ordering::Release);
         if self.is_open {
@@ -370,11 +372,11 @@ impl Service {
     }
 }
 
-/// Closes the journal of an engine that has stopped, once the last of its tasks has let it go: then the directory's lock is
-/// free, the writer in the database sealed.
+/// Closes the journal of a stopped engine once its last task has dropped it. Then the directory's lock is free, and the writer in the
+/// database is sealed.
 ///
-/// The caller holds it until here: who only watched it go would see the last task give it up, and might end the process
-/// while that task still closes it.
+/// The caller must hold a reference until here. Otherwise the last task would close the journal, and the process might end
+/// before that task is done.
 pub fn close_journal(journal: Arc<dyn Journal>) {
     let begun = Instant::now();
     while Arc::strong_count(&journal) > 1 && begun.elapsed() < RELEASE {

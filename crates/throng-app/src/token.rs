@@ -1,4 +1,4 @@
-//! The command `token`: lets somebody in.
+//! The command `token`: makes a token for a caller.
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -25,17 +25,17 @@ pub struct TokenArguments {
     until: Option<jiff::Timestamp>,
 }
 
-/// A point in time, with its zone.
+/// Parses a point in time with its zone.
 fn instant(text: &str) -> Result<jiff::Timestamp, String> {
     text.parse()
         .map_err(|_| "write a date, a time and a zone, as 2030-01-31T00:00:00Z".into())
 }
 
 impl TokenArguments {
-    /// Makes a token: it alone goes to standard output, and is nowhere kept.
+    /// Makes a token. It goes to standard output alone; the line for the file holds its hash.
     ///
     /// # Errors
-    /// The name is none, or the file cannot be written.
+    /// The name is not valid, or the file cannot be written.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let (token, line) = throng_http::make_token(&self.name, self.until).map_err(|why| anyhow!(why))?;
         if self.until.is_some_and(|until| until <= jiff::Timestamp::now()) {

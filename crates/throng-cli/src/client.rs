@@ -12,7 +12,7 @@ use throng_load::{Aftermath, Options, OrderedReplay, Outcome, Report, Target, Tr
 
 use crate::progress::Progress;
 
-/// The number of times that a request is sent again after the service had no room for it.
+/// The most times that a request is sent again after a 503.
 const TRIES_MAX: u8 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -23,7 +23,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the service at this address, over so many connections.
+    /// Returns a client of the service at this address, with this number of connections.
     ///
     /// # Errors
     /// The address cannot be resolved.
@@ -47,11 +47,11 @@ impl Client {
         &self.options.target.authority
     }
 
-    /// Sends all requests of a trace and gives each answer to `look`, which says whether it is right.
+    /// Sends all requests of a trace and passes each answer to `look`, which tells whether it is right.
     ///
-    /// Requests of one key follow each other, each after the answer to the one before. A request that is answered 503
-    /// (nothing was done) is sent again after a pause. So is one that is answered 504 (the outcome is unknown), if it is
-    /// a `GET` or carries an idempotency key. `speed` is that of the recorded times; 0 is as fast as possible.
+    /// Requests of one key are sent one after the other, each after the previous answer. A request answered by 503 (nothing was done) is
+    /// sent again after a pause. So is one answered by 504 (the outcome is unknown), if it is a `GET` or has an idempotency key. `speed` is
+    /// a multiple of the recorded speed; 0 is as fast as possible.
     pub fn send(
         &self,
         trace: Arc<Trace>,
@@ -93,7 +93,7 @@ impl Client {
     }
 }
 
-/// True if a request may be sent twice and takes effect once: a `GET`, or one with an idempotency key.
+/// Tells whether a request that is sent twice takes effect once: a `GET`, or one with an idempotency key.
 fn takes_effect_once(request: &[u8]) -> bool {
     let head = request.windows(4).position(|end| end == b"\r\n\r\n");
     let head = String::from_utf8_lossy(&request[..head.unwrap_or(request.len())]);

@@ -1,9 +1,9 @@
 //! The binary `throng`: the demo and its service, the load lab, the journal's tools.
 //!
-//! Everything stands in this library, so that it can be tested and called; `main` only parses and runs.
+//! All code is in this library, so that it can be tested and called. `main` only parses the arguments and calls it.
 //!
-//! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense, 3 another
-//! engine has taken over (`serve --when-taken-over exit`), 130 ended twice by hand.
+//! Exit codes: 0 success; 1 failure, or a check found a difference; 2 invalid arguments; 3 another engine has taken over (`serve
+//! --when-taken-over exit`); 130 interrupted twice.
 
 pub mod client;
 pub mod demo;
@@ -63,7 +63,7 @@ enum Command {
     Trace(Box<trace::DemoTraceArguments>),
 }
 
-/// Runs the command. What goes wrong is said on standard error, in one sentence.
+/// Runs the command. An error is printed on standard error, in one sentence.
 #[must_use]
 pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {

@@ -1,4 +1,4 @@
-//! The binary `throng`; what it does stands in the library.
+//! The binary `throng`. Its code is in the library.
 
 use std::process::ExitCode;
 use throng_app::clap::Parser;

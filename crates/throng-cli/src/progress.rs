@@ -1,4 +1,4 @@
-//! Progress of long work: a bar on a terminal, a line now and then in a pipe.
+//! Progress of long work: a bar on a terminal, an occasional line in a pipe.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins at nothing of `total`.
+    /// Starts at 0 of `total`.
     #[must_use]
     pub fn new(label: &'static str, total: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -53,7 +53,7 @@ impl Progress {
         self
     }
 
-    /// Shows that so many are done.
+    /// Shows this number as done.
     pub fn show(&mut self, done: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);

@@ -19,7 +19,7 @@ use throng_load::{TlsOptions, over_tls};
 /// The time in which a service must answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(1);
-/// An answer that is longer is not read.
+/// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Seconds that a frame is made of.
 const SECONDS: usize = 5;
@@ -27,7 +27,7 @@ const SECONDS: usize = 5;
 const TROUBLES_MAX: usize = 10;
 /// Hot entities that are named.
 const HOT_MAX: usize = 5;
-/// Home, and what was below it is erased.
+/// Moves the cursor home and erases everything below.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
 /// Arguments of `throng top`.
@@ -109,25 +109,25 @@ impl TopArguments {
     }
 }
 
-/// Reads whether a URL asks for TLS, and of whom.
+/// Parses whether a URL uses TLS, and its host.
 fn place(url: &str) -> Option<(bool, &str)> {
     let (scheme, authority) = url.split_once("://")?;
     let is_https = scheme.eq_ignore_ascii_case("https");
     (is_https || scheme.eq_ignore_ascii_case("http")).then(|| (is_https, authority.trim_end_matches('/')))
 }
 
-/// Sends a request, and reads until the other side closes.
+/// Sends a request, and reads until the server closes the connection.
 fn exchange(mut stream: impl Read + Write, request: &str) -> std::io::Result<Vec<u8>> {
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
-        // Closed without TLS's own farewell; an answer that was cut off is no JSON.
+        // The server closed without TLS's `close_notify`. A truncated answer would not be valid JSON.
         Err(error) if error.kind() == ErrorKind::UnexpectedEof && !answer.is_empty() => Ok(answer),
         read => read.map(|_| answer),
     }
 }
 
-/// The newest number of a series; a second that is not known has none.
+/// Returns the newest number of a series, or `None` if that second is unknown.
 fn last(column: &Value) -> Option<f64> {
     column.as_array()?.last()?.as_f64()
 }
@@ -137,7 +137,7 @@ fn mean(column: &Value) -> f64 {
     let column = column.as_array().map_or(&[][..], Vec::as_slice);
     let from = column.len().saturating_sub(SECONDS);
     let known: Vec<f64> = column[from..].iter().filter_map(Value::as_f64).collect();
-    // The sum of nothing is -0.0.
+    // The sum of no numbers is -0.0.
     (known.iter().sum::<f64>() + 0.0) / known.len().max(1) as f64
 }
 
@@ -145,7 +145,7 @@ fn ms(column: &Value) -> String {
     last(column).map_or("–".into(), |ms| format!("{ms:.2}"))
 }
 
-/// Names and texts of others may hold what a terminal obeys.
+/// Removes control characters, which could control the terminal, from names and texts of others.
 fn plain(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter })
@@ -189,7 +189,7 @@ impl Look {
             .join(", ")
     }
 
-    /// All lines of one redraw; with colour, in bold what it is about, and trouble in yellow.
+    /// Returns all lines of a redraw. With colour, headings are bold and problems yellow.
     fn frame(&self, has_colour: bool) -> String {
         let paint = |code: u8, text: String| match has_colour {
             true => format!("\x1b[{code}m{text}\x1b[0m"),

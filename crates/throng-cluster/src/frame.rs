@@ -9,55 +9,55 @@
 //!     16     …  payload: a `Frame` as postcard
 //! ```
 //!
-//! The node that connects sends `Hello`, with a random number. The other node answers `Welcome`, with a random number of its
-//! own and a proof: HMAC-SHA256 over both numbers and both nodes, with the cluster's secret as its key. The first node checks
-//! it and sends its own `Proof`. Only then are requests read. A frame of requests is a micro-batch: all requests that waited
-//! when the frame before it was written.
+//! The node that connects sends `Hello`, with a random number. The other node answers `Welcome`, with its own random number and a proof:
+//! HMAC-SHA256 over both numbers and both nodes, with the cluster's secret as its key. The first node checks it and sends its own `Proof`.
+//! Only then are requests read. A frame of requests is a micro-batch: all requests that were waiting when the frame before it had been
+//! written.
 
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use throng::driver::peers::{Reply, Request};
 
-/// The version of the frames. Two nodes whose ranges of versions do not meet do not talk.
+/// The version of the frames. Two nodes without a common version do not communicate.
 pub const PROTOCOL: u16 = 1;
 /// Most bytes of a frame's payload.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
-/// Most bytes of a frame from somebody who has not proved yet that it knows the secret.
+/// The most bytes of a frame from a peer that has not proved yet that it knows the secret.
 pub const HELLO_BYTES_MAX: usize = 4 << 10;
 /// Bytes before a frame's payload.
 pub const HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"THF1";
 
-/// A number that is drawn anew for each connection.
+/// A number that is drawn for each connection.
 pub type Nonce = [u8; 32];
 
-/// All that one side has for the other when it writes.
+/// Everything that one side has for the other when it writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame {
-    /// The first one, from the node that connects.
+    /// The first frame, from the node that connects.
     Hello(Hello),
     /// The answer to it.
     Welcome {
-        /// The node that was connected to.
+        /// The node that accepted the connection.
         hello: Hello,
         /// The proof that it knows the secret.
         proof: [u8; 32],
     },
-    /// The proof that the node that connects knows the secret, too.
+    /// The connecting node's proof that it knows the secret, too.
     Proof([u8; 32]),
-    /// The reason why the other node is not let in; the connection ends.
+    /// The reason why the other node is refused. The connection ends.
     Refused(String),
     /// Requests, in the order in which their shards are to begin them.
     Asks(Vec<Ask>),
     /// Replies by the ids of their requests, in any order.
     Answers(Vec<(u32, Reply)>),
-    /// Asks which server of the database the other node uses. For nodes that say whom they [reach](throng_journal::features::REACHES).
+    /// Asks which database server the other node uses. For nodes that report which others they [reach](throng_journal::features::REACHES).
     AsksServer,
-    /// The answer to it; empty: not known.
+    /// The answer to it; empty if unknown.
     UsesServer(String),
-    /// Asks what the other node does. For nodes that [tell](throng_journal::features::TELLS).
+    /// Asks for the other node's report. For nodes that [have one](throng_journal::features::TELLS).
     AsksReport,
-    /// The answer to it, as JSON; empty: not known.
+    /// The answer to it, as JSON; empty if unknown.
     Reports(String),
 }
 
@@ -66,7 +66,7 @@ pub enum Frame {
 pub struct Hello {
     /// Version of the frames.
     pub protocol: u16,
-    /// The cluster's id, as its directory says it.
+    /// The cluster's id, from its directory.
     pub cluster: String,
     /// The node's number in it.
     pub node: u64,
@@ -76,7 +76,7 @@ pub struct Hello {
     pub nonce: Nonce,
 }
 
-/// A request, with what its connection has to know of it.
+/// A request, with the data that its connection needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// Names the request on its connection.
@@ -92,16 +92,16 @@ pub struct Ask {
 /// The reason why bytes are no frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// They begin with something else.
+    /// The bytes begin with something else.
     #[error("what came is no frame of a node; is this another service's port?")]
     Magic,
     /// The length in the header.
     #[error("a frame of {0} bytes came, at most {1} are read")]
     TooLong(usize, usize),
-    /// The payload is not what was sent.
+    /// The payload has changed on the way.
     #[error("a frame was altered on the way: its checksum does not match")]
     Checksum,
-    /// The payload is what was sent, but cannot be read.
+    /// The payload is intact, but cannot be read.
     #[error("a frame cannot be read: {0}; do the two nodes run programs of versions too far apart?")]
     Payload(String),
 }
@@ -127,11 +127,11 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Reads the first frame there is, and says how many bytes it took; `None`: more bytes are to come. Of one whose payload is longer than `most`
-/// only the header is looked at.
+/// Reads the first frame, and returns it with its length in bytes; `None` if it is incomplete. If the payload is longer than `most`, only
+/// the header is read.
 ///
 /// # Errors
-/// The bytes are no frame.
+/// [`FrameError`]: the bytes are no frame.
 pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame, usize)>, FrameError> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         let known = bytes.len().min(MAGIC.len());
@@ -161,7 +161,7 @@ pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame, usize)>, Frame
     }
 }
 
-/// The secret that all nodes of a cluster know.
+/// The secret that all nodes of a cluster share.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 
@@ -178,7 +178,7 @@ impl Secret {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
 
-    /// Proves to the other one that this side knows it; each side proves something else, so that neither can give back what it was given.
+    /// Returns the proof that this side knows the secret. The two sides' proofs differ, so that neither can return the one it has received.
     #[must_use]
     pub fn proof(&self, role: Role, client: &Hello, server: &Hello) -> [u8; 32] {
         let tag = hmac::sign(&self.0, &proved(role, client, server));
@@ -187,7 +187,7 @@ impl Secret {
         proof
     }
 
-    /// Returns true if this proof shows that the other node knows the secret.
+    /// True if this proof shows that the other node knows the secret.
     #[must_use]
     pub fn is_proved(&self, proof: &[u8; 32], role: Role, client: &Hello, server: &Hello) -> bool {
         hmac::verify(&self.0, &proved(role, client, server), proof).is_ok()
@@ -199,7 +199,7 @@ impl Secret {
 pub enum Role {
     /// The node that has connected.
     Client,
-    /// The node that was connected to.
+    /// The node that accepted the connection.
     Server,
 }
 

@@ -1,16 +1,16 @@
-//! A node that joins makes sure that those beside it have its secret: without it, it would own shards, and nobody could ask it for them.
+//! A joining node checks that the others have its secret. Otherwise it would own shards, and no other node could send it requests.
 
 use futures_util::future::join_all;
 use std::time::Duration;
 use throng::host::Host as Clock;
 use throng_journal::{Directory, Error, Later, Node, NodeId};
 
-/// Looks in a lease, while those that have joined before do not take part yet.
+/// The number of looks during a lease while earlier joining nodes do not take part yet.
 const LOOKS: u32 = 48;
 
 /// Asks other nodes for their proof.
 pub(crate) trait Proofs: Send + Sync {
-    /// Tells if a node has another secret. A node that does not answer tells nothing.
+    /// True if a node has another secret. A node that does not answer counts as having the same.
     fn has_other_secret<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, bool>;
 }
 
@@ -23,10 +23,10 @@ pub(crate) struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// Refuses to take part beside a node with another secret. Without a number of its own it asks the nodes that take part.
+    /// Refuses to take part beside a node with another secret. Before it has a number, this node asks all nodes that take part.
     ///
-    /// Nodes that join at one moment do not see each other then. So each asks again once it has its number: those with a smaller one. It waits until
-    /// these have decided likewise: a node that was refused has left, and one that takes part beats.
+    /// Nodes that join at the same moment do not see each other then. So each asks again once it has its number: those with a smaller one.
+    /// It waits until these have decided likewise: a refused node has left, and one that takes part beats.
     pub(crate) async fn refuse(&self, me: Option<NodeId>) -> Result<(), Error> {
         let is_before = |node: &Node| me.is_some_and(|me| node.id < me);
         let mut looks = 0;

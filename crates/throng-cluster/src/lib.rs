@@ -1,26 +1,26 @@
-//! Several nodes, one service.
+//! Several nodes serve one service.
 //!
-//! Each node of a cluster owns some of the service's shards, and writes one stream, which may hold records of exactly these. Who owns what
-//! stands in the journal's database, and nowhere else: a [`Directory`](throng_journal::Directory) of conditional changes. There is no leader:
-//! each node looks at the same rows, comes to the same conclusions, and changes only what is its own, or what is nobody's any more.
+//! Each node of a cluster owns some of the service's shards, and writes one stream, which may hold records of exactly these. The owners are
+//! stored only in the journal's database: a [`Directory`](throng_journal::Directory) of conditional changes. There is no leader. Each node
+//! looks at the same rows, draws the same conclusions, and changes only its own shards, or shards without a living owner.
 //!
 //! - [`membership`]: what a node does about what it sees. A state machine without I/O.
-//! - [`frame`]: what goes over the wire, and how two nodes prove to each other that they know the secret.
-//! - [`Links`]: the connections to the other nodes; an engine asks them through it.
-//! - [`node_loop`]: what a node does with both, on clocks and tasks that it is handed: the simulator brings its own.
+//! - [`frame`]: the format on the wire, and how two nodes prove to each other that they know the secret.
+//! - [`Links`]: the connections to the other nodes, through which an engine sends them requests.
+//! - [`node_loop`]: carries out the decisions, on clocks and tasks that it is given; the simulator has its own.
 //! - [`Node`]: a loop with threads, a port and connections.
 //!
 //! # A shard moves
 //!
-//! Its owner ends its stream in order (an engine's [`release`](throng::driver::Driver::release): all that was begun is durable and answered),
-//! changes the owner in the directory, and opens its next stream without the shard; the new owner ends its stream in order, too, and opens
-//! one with it. Whoever asks meanwhile waits.
+//! The shard's owner ends its stream in order (an engine's [`release`](throng::driver::Driver::release): everything begun is durable and
+//! answered), changes the owner in the directory, and opens its next stream without the shard. The new owner ends its stream in order, too,
+//! and opens one with the shard. Requests wait meanwhile.
 //!
 //! # A node dies
 //!
-//! It is declared dead when its port refuses connections and its sessions at the database are gone, or when it was silent for 1.25 times
-//! the lease while the one that watches was not. Declaring it dead seals its streams in the same transaction: from then on nothing it does
-//! counts. Whoever takes its shards waits until its lease for reads is over, or its process is known to be gone.
+//! A node is declared dead when its port refuses connections and its database sessions are gone, or when it was silent for 1.25 times the
+//! lease while the watching node was not. Declaring it dead seals its streams in the same transaction: from then on nothing it does counts.
+//! The next owner of its shards waits until its lease for reads has expired, or its process is known to be gone.
 
 pub mod frame;
 mod joining;

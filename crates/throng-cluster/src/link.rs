@@ -1,4 +1,4 @@
-//! The connections to the other nodes, from the side that asks.
+//! The connections to other nodes, on the asking side.
 
 use crate::{
     frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
@@ -28,56 +28,56 @@ use tokio::{
 
 /// Most requests that wait for another node's answer.
 const ASKS_MAX: usize = 4_096;
-/// Most requests in one frame.
+/// The most requests in one frame.
 const ASKS_A_FRAME: usize = 1_024;
-/// Most bytes of requests in one frame, about; one always fits.
+/// The approximate most bytes of requests in one frame. One request always fits.
 const ASK_BYTES_A_FRAME: usize = 1 << 20;
-/// Between two looks for requests whose time is over.
+/// The interval between two searches for expired requests.
 const SWEEP: Duration = Duration::from_millis(50);
-/// The first pause before a node is tried again; it doubles up to the last.
+/// The first pause before a node is tried again, and the longest. It doubles each time.
 const RETRY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 const CONNECT: Duration = Duration::from_secs(1);
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// The longest time that a console waits for another node's report.
 const REPORT: Duration = Duration::from_secs(1);
-/// A connection that takes nothing for so long is over.
+/// The time after which a connection that takes nothing has failed.
 const STALLED: Duration = Duration::from_secs(3);
 /// The number of refused connections in a row after which a port counts as closed.
 const REFUSED: u32 = 2;
-/// Failures in a row that are told.
+/// The number of failures in a row after which they are logged.
 const FAILED: u32 = 3;
 
-/// The connections over which an engine's requests go to the node that owns the shard. Cheap to clone.
+/// The connections over which an engine's requests go to the owner of the shard. Clones share them.
 #[derive(Clone)]
 pub struct Links {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// The number of each shard's owner, 0 for nobody.
+    /// The number of each shard's owner, 0 for none. Each look at the nodes writes it; requests read it.
     owners: Box<[AtomicU64]>,
     nodes: RwLock<HashMap<NodeId, Arc<Link>>>,
     me: AtomicU64,
     cluster: Mutex<String>,
     /// The living node that understands the least: its newest feature, and its name.
     oldest: Mutex<Option<(u32, String)>>,
-    /// A living node of a newer release than this one.
+    /// The name of a living node of a newer release than this one's.
     newer: Mutex<Option<String>>,
-    /// A node of a newer release that was gone before this process joined, for how long by then, and when that was.
+    /// A node of a newer release that was gone before this process joined: its name, the time it had been gone, and when that was.
     newer_gone: OnceLock<(String, Duration, Instant)>,
     /// The number of looks at the nodes so far.
     looks: watch::Sender<u64>,
     trust: Trust,
-    /// The event loops that handle connections; all connections to a node are on the same one.
+    /// The event loops that handle connections. All connections to a node are on the same loop.
     loops: OnceLock<Vec<Handle>>,
-    /// Wakes the node's membership for another look: a connection began to fail or to work, or somebody wants a look.
+    /// Wakes the node's membership for another look: a connection began to fail or to work, or a look was requested.
     changed: Notify,
     counts: Counts,
-    /// Tells the others what this node does. Set once, before it joins.
+    /// Returns this node's report for others. Set once, before it joins.
     report: OnceLock<Report>,
 }
 
-/// Says what a node does, as JSON.
+/// Returns a node's report as JSON.
 type Report = Box<dyn Fn() -> String + Send + Sync>;
 
 /// The counts of requests to other nodes since the start.
@@ -116,8 +116,8 @@ struct Asked {
 }
 
 impl Links {
-    /// Makes links to the nodes of a cluster whose service has this many shards. They lead to no node until a
-    /// [`Node`](crate::Node) with them has joined.
+    /// Returns links to the nodes of a cluster whose service has this many shards. They lead to no node until a [`Node`](crate::Node) with
+    /// them has joined.
     #[must_use]
     pub fn new(shards: u16, trust: Trust) -> Self {
         Self {
@@ -139,18 +139,18 @@ impl Links {
         }
     }
 
-    /// Has this node answer so when another one asks what it does, for its console: JSON of at most 3 KiB. Said once.
+    /// Sets this node's report for the consoles of other nodes: JSON of at most 3 KiB. Called once.
     pub fn tell(&self, report: impl Fn() -> String + Send + Sync + 'static) {
         let _ = self.shared.report.set(Box::new(report));
     }
 
-    /// Returns this node's own report; empty where nobody has said one.
+    /// Returns this node's own report; empty if none was set.
     #[must_use]
     pub fn report(&self) -> String {
         self.shared.report.get().map_or_else(String::new, |report| report())
     }
 
-    /// Asks all other nodes that this one is connected to what they do, at once. One that does not answer within a second is left out.
+    /// Asks all connected nodes for their reports, concurrently. A node that does not answer within a second is left out.
     pub async fn reports(&self, status: &Status) -> BTreeMap<NodeId, String> {
         let nodes = status.view.nodes.iter();
         let others = nodes.filter(|node| node.lives() && status.connected.contains(&node.id));
@@ -175,18 +175,18 @@ impl Links {
         timeout(REPORT, ask).await.ok().flatten()
     }
 
-    /// Says where connections are worked, before the first [`look`](Self::look). Said once.
+    /// Sets the loops for connections, before the first [`look`](Self::look). Called once.
     pub(crate) fn run_on(&self, loops: &[Handle]) {
         let _ = self.shared.loops.set(loops.to_vec());
     }
 
-    /// Goes by what a node sees now: who is there, and who owns what.
+    /// Takes a node's present view: the nodes, and the owners of shards.
     pub(crate) fn look(&self, me: NodeId, view: &View) {
         let shared = &self.shared;
         shared.me.store(me.0, Ordering::Release);
         view.cluster
             .clone_into(&mut shared.cluster.lock().unwrap_or_else(PoisonError::into_inner));
-        // Also to itself: whether others can reach it is known by the address it says.
+        // Also connects to itself, to see whether others can reach it at the address that it advertises.
         let living = |node: &&Node| node.lives();
         let mut nodes = shared.nodes.write().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|id, link| {
@@ -231,12 +231,12 @@ impl Links {
         shared.looks.send_modify(|looks| *looks += 1);
     }
 
-    /// A node of a newer release was gone before this process joined, for so long by now. Said once.
+    /// Sets a node of a newer release that was gone before this process joined, and the time it has been gone. Called once.
     pub(crate) fn set_newer_gone(&self, name: String, gone_for: Duration) {
         let _ = self.shared.newer_gone.set((name, gone_for, Instant::now()));
     }
 
-    /// Nodes whose port nobody listens at.
+    /// Returns the nodes whose ports refuse connections.
     pub(crate) fn refusing(&self) -> BTreeSet<NodeId> {
         let nodes = self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
         let refusing = nodes.values().filter(|link| link.refuses.load(Ordering::Acquire));
@@ -271,7 +271,7 @@ impl Links {
         }
     }
 
-    /// Asks a node which server of the database it uses.
+    /// Asks a node which database server it uses.
     pub(crate) fn server_of<'a>(&'a self, me: NodeId, cluster: &'a str, node: &'a Node) -> Later<'a, Option<String>> {
         let own = self.hello(me, cluster);
         Box::pin(async move {
@@ -323,10 +323,10 @@ impl Peers for Links {
         let shared = Arc::clone(&self.shared);
         let mut looks = shared.looks.subscribe();
         Box::pin(async move {
-            // One that is under way may have begun before this was called; the one after it has not.
+            // A look under way may have begun before this call; the one after it has not.
             for _ in 0..2 {
                 shared.changed.notify_one();
-                // The sender is held here, too.
+                // The sender is held here, so this cannot fail.
                 let _ = looks.changed().await;
             }
         })
@@ -360,7 +360,7 @@ impl Link {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: there is no connection, or too much waits; nothing was done.
+    /// Sends a request; `None` if there is no connection, or too many wait: nothing was done.
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Option<oneshot::Receiver<Reply>> {
         let (tell, told) = oneshot::channel();
         let mut queue = self.queue();
@@ -388,7 +388,7 @@ impl Link {
         Some(told)
     }
 
-    /// Takes the requests that wait, as many as fit into one frame.
+    /// Removes and returns waiting requests, as many as fit into one frame.
     fn take(&self) -> Vec<Ask> {
         let mut queue = self.queue();
         let mut bytes = 0;
@@ -411,13 +411,13 @@ impl Link {
         let mut queue = self.queue();
         for (id, reply) in answers {
             if let Some(asked) = queue.asked.remove(&id) {
-                // Whoever asked may have gone.
+                // The asker may have gone.
                 let _ = asked.tell.send(reply);
             }
         }
     }
 
-    /// The connection is over: what was sent may have been done, what was not sent was not.
+    /// Ends all requests of a broken connection: those that were sent may have been executed, the others were not.
     fn broken(&self, counts: &Counts) {
         let mut queue = self.queue();
         queue.is_connected = false;
@@ -431,7 +431,7 @@ impl Link {
         }
     }
 
-    /// Ends what was waited for long enough.
+    /// Ends expired requests.
     fn sweep(&self) {
         let now = Instant::now();
         let mut queue = self.queue();
@@ -470,7 +470,7 @@ fn weight(request: &Request) -> usize {
     }
 }
 
-/// A connection that is kept up; dropped, also with the loop it was worked on, nobody waits for its answers any more.
+/// A connection that is maintained. When it is dropped, also with its loop, its waiting requests end.
 struct Connecting {
     shared: Arc<Shared>,
     link: Arc<Link>,
@@ -515,7 +515,7 @@ async fn run(connecting: Connecting) {
                     Failed::Otherwise(why) => why,
                     _ => "it does not know the cluster's secret: give all nodes the same --cluster-secret-file".into(),
                 };
-                // Once, as long as it stays the same; one that is about to join does not know its number yet.
+                // Logged once, as long as it stays the same. A node that is about to join does not know its number yet.
                 failed += 1;
                 if failed >= FAILED && told.as_ref() != Some(&why) {
                     tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
@@ -547,7 +547,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Connects, and proves to the other node who this one is; nothing comes behind its answer.
+/// Connects, and proves to the other node who this one is. No bytes may follow its answer.
 async fn connect(shared: &Shared, link: &Link) -> Result<Wire, Failed> {
     let own = Hello {
         protocol: PROTOCOL,
@@ -576,7 +576,7 @@ async fn shake_hands(trust: &Trust, own: Hello, node: Option<NodeId>, address: &
             Frame::Refused(why) => return Err(Failed::from(format!("it does not let this node in: {why}"))),
             _ => return Err("it does not answer as a node does".to_string().into()),
         };
-        // First: a node that has just joined proves it before it knows its number.
+        // Checked first: a node that has just joined proves it before it knows its number.
         let Some(secret) = trusted.proved_by(&proof, Role::Server, &own, &hello) else {
             return Err(Failed::OtherSecret);
         };
@@ -593,7 +593,7 @@ async fn shake_hands(trust: &Trust, own: Hello, node: Option<NodeId>, address: &
     }
 }
 
-/// Sends what is asked and tells what is answered, until the connection is over.
+/// Sends requests and passes on answers, until the connection ends.
 async fn carry(shared: &Shared, link: &Link, wire: Wire) -> Result<(), String> {
     let Wire {
         mut reader, mut writer, ..

@@ -1,7 +1,7 @@
-//! The decisions of a node about the cluster it sees: a state machine without I/O and without a clock of its own.
+//! The decisions of a node about the cluster: a state machine without I/O and without a clock.
 //!
-//! Every node looks at the same [`View`] and derives the same plan from it; each does its own part. A plan moves as few shards
-//! as it can: a node that comes gets its share and nothing else moves; a node that goes gives away its shards.
+//! Every node looks at the same [`View`] and derives the same plan from it; each does its own part. A plan moves as few shards as possible:
+//! a new node gets its share and nothing else moves; a leaving node gives away its shards.
 
 mod plan;
 mod standby;
@@ -15,15 +15,15 @@ use std::{
 };
 use throng_journal::{Apart, Node, NodeId, NodeState, ShardId, ShardSet, View};
 
-/// The times after which a node acts: on silence of another node, and on shards that nobody takes.
+/// The times after which a node acts: on another node's silence, and on shards that are not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A node is dead when its beat has not changed for 1.25 times this. The node that looks must have beaten all that time. At
-    /// least a second.
+    /// A node is dead when its beat has not changed for 1.25 times this, while the watching node has beaten all that time. At least a
+    /// second.
     pub lease: Duration,
-    /// The time between two beats, if nothing happens.
+    /// The interval of beats, if nothing happens.
     pub beat: Duration,
-    /// The time after which any node below its share may take shards that were dealt to another one and not taken.
+    /// The time after which any node below its share may take shards that were assigned to another one and not taken.
     pub patience: Duration,
 }
 
@@ -49,41 +49,41 @@ impl Default for Timing {
 /// An action that a node is to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Declares another one dead, if its beat is still this one.
+    /// Declares another node dead, if its beat is still this one.
     DeclareDead {
-        /// The one that was silent, or whose port and sessions are gone.
+        /// The node that was silent, or whose port and sessions are gone.
         node: NodeId,
-        /// The beat that was seen; a node with another one lives.
+        /// The beat that was seen. A node with another one lives.
         beat: u64,
     },
     /// Has a node drain that others have not reached for two leases.
     CutOff(NodeId),
-    /// Takes shards that are nobody's any more.
+    /// Takes shards without a living owner.
     Take(ShardSet),
     /// Gives shards to another node.
     Give {
-        /// A node that serves, and has less than its share or is the one that the shards are pinned to.
+        /// A serving node that has less than its share, or that the shards are pinned to.
         to: NodeId,
         /// The shards that are pinned there, and those that this node has above its share.
         shards: ShardSet,
     },
-    /// Has the engine serve exactly these, whatever it has served before.
+    /// Has the engine serve exactly these shards from now on.
     Serve(ShardSet),
-    /// Leaves the cluster: the node has given away all it owned, as it was asked to.
+    /// Leaves the cluster: the node has given away its shards, as an operator asked.
     Leave,
 }
 
-/// The facts that a node knows beside the view.
+/// The facts that a node knows besides the view.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
     /// Nodes whose ports refuse connections.
     pub refusing: BTreeSet<NodeId>,
-    /// The shards that the engine serves; `None`: none, and it has to be told.
+    /// The shards that the engine serves; `None`: none, and it is waiting to be told.
     pub serves: Option<ShardSet>,
-    /// The engine serves nothing because its stream ended in order and shards of it were given away. Further shards may be given
-    /// away before the engine is told what to serve.
+    /// True if the engine serves nothing because its stream ended in order and some of its shards were given away. Further shards may be
+    /// given away before the engine is told what to serve.
     pub has_given: bool,
-    /// The engine ends one stream and begins another: it can do nothing else.
+    /// True while the engine ends one stream and begins another: it can do nothing else.
     pub is_changing: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct NodeFacts {
 pub struct Membership {
     me: NodeId,
     timing: Timing,
-    /// The last beat of each other node, and the time since when it has been that one.
+    /// The last beat of each other node, and the time of its first observation.
     beats: BTreeMap<NodeId, (u64, u64)>,
     /// The time since when shards have been free.
     free_since: Option<u64>,
@@ -122,8 +122,8 @@ impl Membership {
         self.apart.as_ref()
     }
 
-    /// Decides whether this node, which is connected to the nodes of `reaches`, may own shards. Once it may, only other nodes that
-    /// have it drain end that.
+    /// Decides whether this node, which is connected to the nodes of `reaches`, may own shards. Once it may, only other nodes can end that,
+    /// by having it drain.
     pub fn meet(&mut self, view: &View, reaches: &BTreeSet<NodeId>) {
         let is_cut_off = view.node(self.me).is_some_and(|node| node.is_cut_off);
         if is_cut_off || self.apart.is_some() {
@@ -132,14 +132,14 @@ impl Membership {
         }
     }
 
-    /// Forgets all silences, because the directory could not be asked and perhaps nobody could ask it. No node is declared dead
-    /// before a whole lease has been watched again.
+    /// Forgets all silences, because the directory could not be asked, perhaps by no node. No node is declared dead before a whole lease
+    /// has been watched again.
     pub fn was_cut_off(&mut self) {
         self.beats.clear();
         self.gives_way = None;
     }
 
-    /// The time for which each other living node has not beaten, as far as this node has watched.
+    /// Returns the time for which each other living node has not beaten, as far as this node has watched.
     #[must_use]
     pub fn silences(&self, now: u64) -> BTreeMap<NodeId, Duration> {
         let silence = |since: u64| Duration::from_micros(now.saturating_sub(since));
@@ -149,11 +149,11 @@ impl Membership {
             .collect()
     }
 
-    /// Returns the actions to take now, in this order. `now` is in microseconds of any clock that never goes back.
+    /// Returns the actions to take now, in this order. `now` is in microseconds of any monotonic clock.
     pub fn actions(&mut self, view: &View, now: u64, seen: &NodeFacts) -> Vec<Action> {
         let mut actions = self.dead(view, now, seen);
         if !actions.is_empty() {
-            // What follows from that is seen by the next look.
+            // The next look shows the consequences.
             return actions;
         }
         if let Some(node) = self.cut_off(view, now) {
@@ -233,7 +233,7 @@ impl Membership {
             .collect()
     }
 
-    /// The next node that this node has to give shards to, and these shards.
+    /// Returns the next node that this node has to give shards to, and these shards.
     fn surplus(&self, view: &View) -> Option<(NodeId, ShardSet)> {
         let gives = Plan::of(view).gives();
         let mut own = gives.into_iter().filter(|((from, _), _)| *from == self.me);
@@ -241,8 +241,8 @@ impl Membership {
     }
 }
 
-/// Counts nodes that were asked to drain as serving where no node serves. Otherwise nobody would take the free shards after
-/// these nodes have started again.
+/// Counts nodes that were asked to drain as serving if no node serves. Otherwise nobody would take the free shards after these nodes have
+/// started again.
 fn takers(view: &View) -> Cow<'_, View> {
     let mut view = Cow::Borrowed(view);
     if !view.nodes.iter().any(Node::serves) {
@@ -260,8 +260,8 @@ fn takers(view: &View) -> Cow<'_, View> {
     view
 }
 
-/// The shards whose owner neither lives nor may still answer. Taking the shards of one that may still answer would mean to
-/// wait until that is over, and to serve nothing meanwhile.
+/// Returns the shards whose owner neither lives nor may still answer. To take shards of an owner that may still answer, a node would have
+/// to wait, and to serve nothing meanwhile.
 fn free(view: &View) -> ShardSet {
     let has = |owner: NodeId| view.node(owner).is_some_and(|node| node.lives() || node.may_answer);
     let owners = view.owners.iter().enumerate();

@@ -44,8 +44,9 @@ pub struct NodeOptions {
     pub timing: Timing,
     /// A standby node owns nothing while at least this many others serve.
     pub standby: Option<usize>,
-    /// The loops on which the engine's other requests are executed: there requests are sent to other nodes, and theirs are answered, so
-    /// that no thread has to wake another one in between. They have to run until the engine has stopped. None: threads of the node's own.
+    /// The loops on which the engine's other requests are executed. Requests to other nodes are sent there, and requests from them are
+    /// answered there, so that no thread has to wake another one in between. They have to run until the engine has stopped. Empty: the node
+    /// has its own threads.
     pub loops: Vec<Handle>,
 }
 
@@ -137,10 +138,10 @@ impl Connections for BothWays {
 }
 
 impl Node {
-    /// Joins, and takes part until [`leave`](Self::leave): the engine behind `host` was given `links` as its peers.
+    /// Joins, and takes part until [`leave`](Self::leave). The engine behind `host` must have `links` as its peers.
     ///
     /// # Errors
-    /// The address for other nodes cannot be listened at; the directory does not let it in.
+    /// [`NodeError`]: the address for other nodes cannot be listened at, or the directory refuses the node.
     pub fn start(
         directory: Arc<dyn Directory>,
         host: Arc<dyn Host>,
@@ -168,7 +169,7 @@ impl Node {
         }
         links.run_on(&options.loops);
         let clock: Arc<dyn Clock> = Arc::new(TokioHost::on(runtime.handle().clone()));
-        // A directory that cannot be looked at says so when it is joined.
+        // If the directory cannot be reached, joining will report it.
         let view = runtime.block_on(directory.view()).unwrap_or_default();
         let server = Arc::new(Server {
             loops: options.loops,
@@ -199,7 +200,7 @@ impl Node {
             timing: options.timing,
         });
         let node_loop = Arc::new(node_loop.stand_by(options.standby));
-        // Those that join at the same moment ask for its proof.
+        // Nodes that join at the same moment ask for its proof.
         runtime.spawn(Arc::clone(&server).listen(listener));
         let node = runtime.block_on(node_loop.join())?;
         let cluster = runtime.block_on(directory.view())?.cluster;
@@ -213,19 +214,19 @@ impl Node {
         })
     }
 
-    /// The node's last view of the cluster, and the shards that its engine serves.
+    /// Returns the node's last view of the cluster, and the shards that its engine serves.
     #[must_use]
     pub fn status(&self) -> Status {
         self.node_loop.statuses().borrow().clone()
     }
 
-    /// The node's status now and each later one. The last one stays readable once the node itself is gone.
+    /// Returns the node's present status and each later one. The last one stays readable after the node has gone.
     #[must_use]
     pub fn statuses(&self) -> watch::Receiver<Status> {
         self.node_loop.statuses()
     }
 
-    /// Waits until its engine serves what the node owns, and it may own something, for so long at most; whether it does.
+    /// Waits until its engine serves the node's shards, and the node may own some, but not longer than this. Returns whether that is so.
     #[must_use]
     pub fn wait_until_serving(&self, at_most: Duration) -> bool {
         let mut status = self.node_loop.statuses();
@@ -238,8 +239,8 @@ impl Node {
         runtime.block_on(async { tokio::time::timeout(at_most, serving).await.is_ok() })
     }
 
-    /// Gives away what it owns, as far as others take it, for ten seconds at most. The engine is then to be stopped, and
-    /// [`leave`](Self::leave) called.
+    /// Gives away its shards, as far as others take them, for at most ten seconds. The caller then stops the engine and calls
+    /// [`leave`](Self::leave).
     pub fn drain(&self) {
         self.node_loop.drain();
         let (Some(runtime), mut status) = (&self.runtime, self.node_loop.statuses()) else {
@@ -253,7 +254,7 @@ impl Node {
         runtime.block_on(async { drop(tokio::time::timeout(DRAIN, drained).await) });
     }
 
-    /// Leaves: what it owns still is free to be taken.
+    /// Leaves the cluster. Shards that it still owns are free to be taken.
     pub fn leave(mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         if let Some(task) = self.task.take() {

@@ -1,5 +1,5 @@
-//! A node's loop: it says that it lives, takes and gives shards, and joins again when it was declared dead. It knows no socket, no clock
-//! and no thread but those it is handed, so that a simulator can run it.
+//! A node's loop: it beats, takes and gives shards, and joins again when it was declared dead. It uses only the sockets, clock and threads
+//! that it is given, so that a simulator can run it.
 
 use crate::membership::{Action, Membership, NodeFacts, Standby, Timing};
 use std::{
@@ -20,16 +20,16 @@ use throng::{
 use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
 use tokio::sync::{Notify, watch};
 
-/// Looks for the server that a silent node uses: it may be about to find it itself.
+/// The number of times a silent node is asked for its server: it may be about to find out itself.
 const SERVER_LOOKS: u32 = 10;
 
 /// The engine, as far as membership controls it.
 pub trait Host: Send + Sync + 'static {
-    /// Serves exactly these shards from now on: ends the stream before in order, opens the next one.
+    /// Serves exactly these shards from now on: ends the current stream in order, and opens the next one.
     fn serve(&self, node: NodeId, shards: ShardSet) -> Later<'static, Result<(), Error>>;
     /// Ends the stream in order and serves nothing; callers wait.
     fn release(&self) -> Later<'static, Result<(), Error>>;
-    /// Answers what another node asks.
+    /// Answers another node's request.
     fn answer(&self, request: Request, within: Duration) -> Later<'static, Reply>;
 }
 
@@ -50,30 +50,30 @@ impl Host for Driver {
     }
 }
 
-/// The connections to the other nodes, as far as a node's loop goes by them.
+/// The connections to the other nodes, as a node's loop uses them.
 pub trait Connections: Send + Sync + 'static {
-    /// Says why this node cannot take part beside others that live: before it joins, and again as the node it has become.
+    /// Checks that this node can take part beside the living ones: before it joins, and again with its number.
     ///
     /// # Errors
-    /// [`Error::Refused`] names a node with another secret. The directory cannot be looked at.
+    /// [`Error::Refused`] names a node with another secret; or the directory cannot be read.
     fn refuse(&self, _me: Option<NodeId>) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
-    /// Goes by what is seen now: who is there, and who owns what.
+    /// Takes the present view: the nodes, and the owners of shards.
     fn look(&self, me: NodeId, view: &View);
-    /// Asks a node which server of the database it uses; `None`: it does not answer, or does not know.
+    /// Asks a node which database server it uses; `None`: it does not answer, or does not know.
     fn server_of<'a>(&'a self, _me: NodeId, _cluster: &'a str, _node: &'a Node) -> Later<'a, Option<String>> {
         Box::pin(std::future::ready(None))
     }
-    /// A node of a newer release was gone before this one joined, for so long.
+    /// Takes a node of a newer release that was gone before this one joined, and the time it had been gone.
     fn newer_gone(&self, _name: String, _gone_for: Duration) {}
-    /// Nodes that are connected to, this one among them.
+    /// Returns the connected nodes, including this one.
     fn reaches(&self) -> BTreeSet<NodeId>;
-    /// Nodes whose port nobody listens at.
+    /// Returns the nodes whose ports refuse connections.
     fn refusing(&self) -> BTreeSet<NodeId>;
     /// Resolves when a connection began to fail, or to work.
     fn changed(&self) -> Later<'_, ()>;
-    /// Adds what is known of connections, and when that was.
+    /// Adds to a status what is known of connections.
     fn describe(&self, status: &mut Status);
 }
 
@@ -86,11 +86,11 @@ pub struct Status {
     pub view: View,
     /// The lease that it applies, see [`Timing::lease`].
     pub lease: Duration,
-    /// The time for which each other living node had not beaten when it looked last. Nodes look about as often as others beat.
+    /// The time for which each other living node had not beaten at the last look. Nodes look about as often as others beat.
     pub silences: BTreeMap<NodeId, Duration>,
     /// The time of its last look; `None` in a simulation, which has no such clock.
     pub looked: Option<Instant>,
-    /// A node that lives on and uses another server of the database: there are two primaries.
+    /// A living node that uses another database server: there are two primaries.
     pub two_primaries: Option<String>,
     /// The shards that its engine serves.
     pub serves: ShardSet,
@@ -100,17 +100,17 @@ pub struct Status {
     pub apart: Option<String>,
     /// The number of times it has changed which shards it serves.
     pub changes: u64,
-    /// The duration of the last change, at most, from the first request that waited to the first that was answered.
+    /// The longest possible wait of a request during the last change.
     pub last_change: Duration,
     /// The node's deeds since its start.
     pub done: Done,
-    /// Connections to its port for other nodes that were not let in.
+    /// The connections to its port for other nodes that were refused.
     pub refused: u64,
     /// Requests sent to other nodes.
     pub asks: u64,
     /// Frames they went in.
     pub frames: u64,
-    /// Requests for which no other node could be asked.
+    /// The requests for which no other node could be asked.
     pub not_here: u64,
     /// Requests whose outcome is not known.
     pub unknown: u64,
@@ -119,24 +119,24 @@ pub struct Status {
 /// The deeds of a node since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Times it has joined: more than once, where others had declared it dead.
+    /// The number of times it has joined: more than once if others had declared it dead.
     pub joins: u64,
-    /// Shards that it took, since nobody owned them any more.
+    /// The number of shards that it took because they had no living owner.
     pub taken: u64,
     /// Shards that it gave to other nodes.
     pub given: u64,
     /// Nodes that it declared dead.
     pub deaths: u64,
-    /// Nodes that it had drain, since most others did not reach them.
+    /// The number of nodes that it had drain because most others did not reach them.
     pub cut_off: u64,
 }
 
 /// A node without its threads and sockets.
 pub struct NodeLoop {
     parts: Parts,
-    /// The node stands by while at least this many others serve.
+    /// The number of other serving nodes from which on the node stands by.
     stands_by_beside: Option<usize>,
-    /// True once [`drain`](Self::drain) was called: the node gives away its shards, and leaves.
+    /// Set by [`drain`](Self::drain): the node gives away its shards, and leaves.
     is_leaving: AtomicBool,
     wake: Notify,
     status: watch::Sender<Status>,
@@ -144,7 +144,7 @@ pub struct NodeLoop {
     changes: AtomicU64,
     /// Counted by the node's tasks as they act.
     done: Mutex<Done>,
-    /// The name of the node that uses another server, and [what is told](Status::two_primaries) of it.
+    /// The name of the node that uses another server, and the [text](Status::two_primaries) about it.
     two_primaries: Mutex<Option<(String, String)>>,
 }
 
@@ -152,7 +152,7 @@ pub struct NodeLoop {
 pub struct Parts {
     /// The directory through which the nodes find each other.
     pub directory: Arc<dyn Directory>,
-    /// The engine that serves what the node owns.
+    /// The engine that serves the node's shards.
     pub host: Arc<dyn Host>,
     /// The connections to the other nodes.
     pub connections: Arc<dyn Connections>,
@@ -164,7 +164,7 @@ pub struct Parts {
     pub timing: Timing,
 }
 
-/// Holds the last that a node has said of whom it reaches, and why it may own nothing.
+/// The last report of the nodes it reaches, and the reason why it may own nothing.
 struct Meeting {
     reaches: BTreeSet<NodeId>,
     told: Option<String>,
@@ -182,10 +182,10 @@ impl Meeting {
     }
 }
 
-/// The shards that the engine serves, and a change of them that is under way.
+/// The shards that the engine serves, and the change under way.
 #[derive(Default)]
 struct Change {
-    /// The node it is now: what was begun for the one before is not what this one serves.
+    /// The present node number. Changes begun under an earlier number do not count.
     node: NodeId,
     serves: Option<ShardSet>,
     /// See [`NodeFacts::has_given`].
@@ -195,7 +195,7 @@ struct Change {
 }
 
 impl NodeLoop {
-    /// Makes a node that has not joined yet.
+    /// Returns a loop for a node that has not joined yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self {
@@ -211,14 +211,14 @@ impl NodeLoop {
         }
     }
 
-    /// Has the node own nothing while at least this many others serve; `None`: it is no standby node.
+    /// Makes it a standby node, which owns nothing while at least this many others serve; `None`: it is an ordinary node.
     #[must_use]
     pub fn stand_by(mut self, others_min: Option<usize>) -> Self {
         self.stands_by_beside = others_min;
         self
     }
 
-    /// The node's status now and each later one.
+    /// Returns the node's present status and each later one.
     #[must_use]
     pub fn statuses(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
@@ -230,12 +230,12 @@ impl NodeLoop {
         self.wake.notify_one();
     }
 
-    /// Joins the cluster. A refusal is tried again, since it may be over in a moment: a killed node of the same name is there
-    /// until its sessions are gone.
+    /// Joins the cluster. A refusal is retried, since it may be temporary: a killed node of the same name counts as alive until its
+    /// sessions are gone.
     ///
     /// # Errors
-    /// As [`Directory::join`], after a lease of trying where it was refused. A node that takes part has another secret: then this one has left
-    /// again, or not joined.
+    /// The errors of [`Directory::join`], if a refusal lasts for a lease. If a living node has another secret, this one has left again, or
+    /// not joined.
     pub async fn join(&self) -> Result<NodeId, Error> {
         let Parts { directory, timing, .. } = &self.parts;
         let begun = self.parts.clock.elapsed_micros();
@@ -252,16 +252,16 @@ impl NodeLoop {
         self.stays(node).await
     }
 
-    /// Looks at those that take part, before it joins.
+    /// Checks the living nodes before it joins.
     async fn looked_around(&self) -> Result<(), Error> {
         match self.parts.connections.refuse(None).await {
             Err(refused @ Error::Refused(_)) => Err(refused),
-            // A directory that cannot be looked at says so when it is joined.
+            // If the directory cannot be reached, joining will report it.
             _ => Ok(()),
         }
     }
 
-    /// Leaves where those that have joined before do not go with this node.
+    /// Leaves again if nodes that joined before are incompatible with this one.
     async fn stays(&self, node: NodeId) -> Result<NodeId, Error> {
         let Err(refused) = self.parts.connections.refuse(Some(node)).await else {
             return Ok(node);
@@ -285,10 +285,10 @@ impl NodeLoop {
         let mut standby = self.stands_by_beside.map(Standby::new);
         let mut stands_by = standby.is_some();
         let mut knows_gone = false;
-        // When the last beat that was answered was sent, and whether it was told that none is.
+        // The sending time of the last answered beat, and whether missing answers were logged.
         let (mut beaten, mut is_told) = (self.parts.clock.elapsed_micros(), false);
         loop {
-            // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
+            // Requested before the look. Otherwise a change during the look would be seen a beat later.
             let changed = self.parts.directory.changed(self.parts.timing.beat);
             let is_apart = membership.apart().is_some();
             let state =
@@ -330,7 +330,7 @@ impl NodeLoop {
                 }
             };
             self.parts.connections.look(node, &view);
-            // After a look, so that one which was there then is seen, and one which was not is asked for.
+            // After a look: a node that was there then is seen, and one that was not is asked for.
             if !knows_gone {
                 match self.parts.directory.newer_gone(node).await {
                     Ok(gone) => {
@@ -352,7 +352,7 @@ impl NodeLoop {
             self.tell_apart(node, apart.as_deref(), &mut meeting);
             let has_met = apart.is_some() != is_apart;
             let actions = match has_met {
-                // The others are told first.
+                // The other nodes are informed first.
                 true => Vec::new(),
                 false => membership.actions(&view, now, &self.seen()),
             };
@@ -364,7 +364,7 @@ impl NodeLoop {
             if has_changed {
                 continue;
             }
-            // Shards whose owner is dead are taken as soon as it answers no more.
+            // Shards of a dead owner are taken as soon as it can no longer answer.
             let beat = self.parts.timing.beat;
             let is_awaited = view.nodes.iter().any(|node| node.may_answer);
             tokio::select! {
@@ -377,7 +377,7 @@ impl NodeLoop {
         }
     }
 
-    /// Asks a node that is silent here and still connected where it beats: it may use another server, which was promoted beside this one.
+    /// Asks a silent but connected node where it beats: it may use another server, which was promoted beside this one.
     fn look_for_another_server(self: &Arc<Self>, me: NodeId, view: &View, silent: NodeId) {
         let Some(other) = view.node(silent).cloned() else {
             return;
@@ -411,7 +411,7 @@ impl NodeLoop {
         }));
     }
 
-    /// Says which nodes are reached, if others are than were said.
+    /// Reports the reached nodes, if they have changed.
     async fn say_reached(&self, node: NodeId, meeting: &mut Meeting) {
         let reaches = self.parts.connections.reaches();
         if reaches != meeting.reaches {
@@ -467,7 +467,7 @@ impl NodeLoop {
         }
     }
 
-    /// The pause before a failed attempt is repeated. A loss waits for an operator, so its pause is longer.
+    /// Returns the pause before a failed attempt is repeated. A loss waits for an operator, so its pause is longer.
     fn pause_after(&self, error: &Error) -> Duration {
         match error {
             Error::Lost { .. } => self.parts.timing.lease,
@@ -507,7 +507,7 @@ impl NodeLoop {
         self.status.send_replace(status);
     }
 
-    /// Returns the message about two primaries, and forgets it once the other node has joined here.
+    /// Returns the message about two primaries, and drops it once the other node has joined here.
     fn two_primaries(&self, view: &View) -> Option<String> {
         let mut found = self.two_primaries.lock().unwrap_or_else(PoisonError::into_inner);
         let is_here = |name: &str| view.nodes.iter().any(|node| node.lives() && node.said.name == name);
@@ -525,7 +525,7 @@ impl NodeLoop {
         }
     }
 
-    /// `true`: what is seen is another thing now.
+    /// Carries out an action; returns true if the view has changed by it.
     async fn act(self: &Arc<Self>, node: NodeId, view: &View, action: Action) -> bool {
         match action {
             Action::DeclareDead { node: dead, beat } => {
@@ -614,11 +614,11 @@ impl NodeLoop {
                             node_loop.has_done(|done| done.given += shards.len() as u64);
                             tracing::info!("has given {} shards ({shards}) to node {to}", shards.len());
                         }
-                        // That one ends, too, or is gone.
+                        // The receiver is ending, too, or is gone.
                         Err(Error::Refused(why)) => tracing::info!("the shards {shards} stay here: {why}"),
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
                     }
-                    // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.
+                    // In any case the engine serves nothing now; the next look tells it what it owns.
                     node_loop.end_change(node, (None, has_given), node_loop.since(begun));
                 }));
                 false
@@ -631,8 +631,8 @@ impl NodeLoop {
         self.change.lock().unwrap_or_else(PoisonError::into_inner).is_changing = true;
     }
 
-    /// A change that was begun for a node which has been declared dead meanwhile ends with nothing that counts: its stream is sealed, even
-    /// where its shards are this process's again.
+    /// Ends a change. If it was begun for a node that has been declared dead meanwhile, its result does not count: its stream is sealed,
+    /// even if this process owns its shards again.
     fn end_change(&self, of: NodeId, (serves, has_given): (Option<ShardSet>, bool), last: Duration) {
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         change.serves = serves.filter(|_| change.node == of);

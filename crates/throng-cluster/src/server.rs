@@ -1,4 +1,4 @@
-//! The connections of other nodes, from the side that is asked.
+//! The connections from other nodes, on the answering side.
 
 use crate::{
     Links,
@@ -30,24 +30,25 @@ use tokio::{
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// A connection that takes no answers for so long is over.
 const STALLED: Duration = Duration::from_secs(3);
-/// Most connections that have not proved yet that they are a node's; each more closes the oldest.
+/// The most connections that have not proved yet that they come from a node. Each further one closes the oldest.
 const STRANGERS_MAX: usize = 64;
-/// Between two of them: a handshake under TLS costs about a millisecond of a loop that has clients to answer, and whoever reaches the port may ask for one.
+/// The least time between two of them: a TLS handshake costs about a millisecond of a loop with clients, and anybody who reaches the port
+/// can begin one.
 const STRANGER_EVERY: Duration = Duration::from_millis(10);
-/// Most requests of one connection that are worked on; more are read once some are answered.
+/// The most unanswered requests of one connection. Further ones are read once some are answered.
 const ASKS_MAX: usize = 8_192;
-/// Answers in one frame, about, in bytes.
+/// The approximate bytes of answers in one frame.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// The least time between two warnings of a kind: whoever reaches the port can have them written.
+/// The least time between two warnings of a kind, because anybody who reaches the port can cause them.
 const WARN_EVERY: Duration = Duration::from_secs(1);
 
-/// Warnings of one kind, which are not all written.
+/// Warnings of one kind, not all of which are logged.
 #[derive(Default)]
 pub(crate) struct Warnings(Mutex<(Option<Instant>, u64)>);
 
 impl Warnings {
-    /// Counts those since the last that was written, with this one; `None`: it is not written.
+    /// Returns the number of warnings since the last logged one, including this; `None`: it is not logged.
     fn due(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (written, count) = &mut *state;
@@ -60,7 +61,8 @@ impl Warnings {
     }
 }
 
-/// Connections that have not proved yet that they are a node's, the oldest first. Those who say nothing do not keep out a node that comes later.
+/// Connections that have not proved yet that they come from a node, the oldest first. Silent ones do not keep out a node that connects
+/// later.
 #[derive(Default)]
 struct Strangers {
     waiting: Mutex<VecDeque<Waiting>>,
@@ -84,7 +86,7 @@ impl Strangers {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in one more; `true`: the oldest is closed for it.
+    /// Adds a connection; `true`: the oldest is closed for it.
     fn enter(self: &Arc<Self>, number: u64) -> (Stranger, bool) {
         let (_keeps, kept) = oneshot::channel();
         let mut waiting = self.waiting();
@@ -105,7 +107,7 @@ impl Drop for Stranger {
     }
 }
 
-/// The cluster whose nodes are let in, and this node's own number.
+/// The cluster whose nodes are accepted, and this node's own number.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) cluster: String,
@@ -122,9 +124,9 @@ pub(crate) struct Server {
     pub(crate) shards: u16,
     pub(crate) known: Mutex<Known>,
     pub(crate) refused: Warnings,
-    /// Connections that were not let in.
+    /// The number of refused connections.
     pub(crate) refusals: AtomicU64,
-    /// Knows what this node tells of itself.
+    /// Has this node's report.
     pub(crate) links: Links,
 }
 
@@ -191,7 +193,7 @@ impl Server {
             match self.shake(&mut wire, &trusted).await {
                 Ok(()) => Ok(wire),
                 Err(why) => {
-                    // It is told, if it listens still.
+                    // The peer gets the reason, if it still listens.
                     let _ = wire.send(&Frame::Refused(why.clone())).await;
                     Err(why)
                 }
@@ -215,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Has the other one say and prove who it is.
+    /// Has the other node introduce and prove itself.
     async fn shake(&self, wire: &mut Wire, trusted: &Trusted) -> Result<(), String> {
         let Frame::Hello(hello) = wire.receive().await? else {
             return Err("it does not begin as a node does".into());
@@ -263,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Has the engine answer what is asked. Requests begin in the order they came.
+    /// Has the engine answer requests. They begin in the order they came.
     async fn answer(&self, wire: Wire) -> Result<(), String> {
         let Wire {
             mut reader,

@@ -18,14 +18,14 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// The secrets by which two nodes authenticate each other, and the certificates for networks on which others can listen.
-/// Clones share them: [renewed](Self::set_secrets) secrets count for each connection that begins after that.
+/// The secrets by which two nodes authenticate each other, and the certificates for networks on which others can listen. Clones share them:
+/// [renewed](Self::set_secrets) secrets count for each connection that begins after that.
 #[derive(Clone, Debug)]
 pub struct Trust(Arc<RwLock<Arc<Trusted>>>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Trusted {
-    /// Never empty: the first one proves, each is taken for a proof.
+    /// Never empty. The first one is used for proofs, and each is accepted.
     secrets: Vec<Secret>,
     tls: Option<Tls>,
 }
@@ -37,13 +37,13 @@ struct Tls {
 }
 
 impl Trusted {
-    /// Finds the secret by which the other side has proved itself.
+    /// Returns the secret by which the other side has proved itself.
     pub(crate) fn proved_by(&self, proof: &[u8; 32], role: Role, client: &Hello, server: &Hello) -> Option<&Secret> {
         let mut secrets = self.secrets.iter();
         secrets.find(|secret| secret.is_proved(proof, role, client, server))
     }
 
-    /// Returns the secret by which the side that was asked proves itself.
+    /// Returns the secret by which the answering side proves itself.
     pub(crate) fn secret(&self) -> &Secret {
         &self.secrets[0]
     }
@@ -60,27 +60,27 @@ impl Trust {
         Self(Arc::new(RwLock::new(Arc::new(trusted))))
     }
 
-    /// All of it under TLS, too: this node's certificate with those between it and the root, its key, and the root or roots that have signed
-    /// the certificates of all nodes, each as PEM. A certificate is for the host by which others reach its node, as server and as client.
+    /// Adds TLS: this node's certificate with the intermediate ones, its key, and the root or roots of the certificates of all nodes, each
+    /// as PEM. A certificate is for the host at which others reach its node, as server and as client.
     ///
     /// # Errors
-    /// One of them is none, or they do not belong together.
+    /// A sentence: one of them is invalid, or they do not belong together.
     pub fn with_tls(self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<Self, String> {
         self.set_tls(certificate, key, roots)?;
         Ok(self)
     }
 
-    /// Replaces the secrets. This node proves itself by the first one, and takes each for a proof: with two of them at every node, the order
-    /// can be turned and the old one dropped without a node that misses another. Connections that are open stay.
+    /// Replaces the secrets. This node proves itself by the first one, and accepts each. With two of them on every node, their order can be
+    /// reversed and then the old one dropped, without any node refusing another. Open connections stay.
     pub fn set_secrets(&self, first: Secret, others: impl IntoIterator<Item = Secret>) {
         let secrets = std::iter::once(first).chain(others).collect();
         self.renew(|trusted| trusted.secrets = secrets);
     }
 
-    /// Replaces certificate, key and roots. Connections that are open stay.
+    /// Replaces certificate, key and roots. Open connections stay.
     ///
     /// # Errors
-    /// The errors of [`with_tls`](Self::with_tls). Certificate, key and roots stay as they were then.
+    /// The errors of [`with_tls`](Self::with_tls). Certificate, key and roots are then unchanged.
     pub fn set_tls(&self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<(), String> {
         let tls = Tls::new(certificate, key, roots)?;
         self.renew(|trusted| trusted.tls = Some(tls));
@@ -92,7 +92,7 @@ impl Trust {
         change(Arc::make_mut(&mut trusted));
     }
 
-    /// Returns what holds for a connection that begins now.
+    /// Returns the settings for a connection that begins now.
     pub(crate) fn now(&self) -> Arc<Trusted> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -129,7 +129,7 @@ impl Tls {
     }
 }
 
-/// A connection's end, and what to do where TLS ended it.
+/// Explains the end of a connection, and what to do if TLS ended it.
 fn explained(error: &io::Error) -> String {
     let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return error.to_string();
@@ -176,7 +176,7 @@ fn explained(error: &io::Error) -> String {
     format!("TLS fails: {error}; {advice}")
 }
 
-/// Tells if something that was to be a frame is a record of TLS: a handshake or an alert.
+/// True if the bytes in place of a frame are a record of TLS: a handshake or an alert.
 fn is_tls(read: &[u8]) -> bool {
     matches!(read, [0x15 | 0x16, 0x03, ..])
 }
@@ -194,7 +194,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 pub(crate) struct Wire {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Bytes that came behind the last frame that was [received](Self::receive).
+    /// The bytes after the last frame that was [received](Self::receive).
     pub(crate) read: Vec<u8>,
 }
 
@@ -212,7 +212,7 @@ impl Wire {
         Ok(Self::halves(split(connected)))
     }
 
-    /// The side that was connected to.
+    /// Accepts a connection.
     pub(crate) async fn accepted(stream: TcpStream, trust: &Trusted) -> Result<Self, String> {
         let Some(tls) = &trust.tls else {
             return Ok(Self::plain(stream));
@@ -245,7 +245,7 @@ impl Wire {
         self.writer.flush().await.map_err(|why| why.to_string())
     }
 
-    /// Reads one frame of those by which two nodes make sure of each other.
+    /// Reads one frame of the handshake.
     pub(crate) async fn receive(&mut self) -> Result<Frame, String> {
         loop {
             let decoded = frame::decode(&self.read, HELLO_BYTES_MAX).map_err(|why| match is_tls(&self.read) {
@@ -257,7 +257,7 @@ impl Wire {
                 return Ok(frame);
             }
             let read = self.reader.read_buf(&mut self.read).await;
-            // Under TLS the other side's judgement of this one's certificate comes here.
+            // Under TLS, the other side's refusal of this one's certificate arrives here.
             if read.map_err(|why| explained(&why))? == 0 {
                 return Err("the connection was closed".into());
             }
@@ -265,7 +265,7 @@ impl Wire {
     }
 }
 
-/// Forgets the first so many bytes of what was read. A buffer that was large, and holds little now, gives its memory back.
+/// Drops the first bytes of a read buffer, and frees the memory of a large one that is nearly empty.
 pub(crate) fn advance(read: &mut Vec<u8>, bytes: usize) {
     read.drain(..bytes);
     if read.len() <= SCRATCH_BYTES_MAX / 2 && read.capacity() > SCRATCH_BYTES_MAX {

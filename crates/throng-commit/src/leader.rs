@@ -9,23 +9,23 @@ use std::{
 
 /// Leadership of one piece of work, handed over after every unit of it.
 ///
-/// Nobody blocks. A candidate that [asks](Self::ask) while another leads leaves its waker and goes on with other work; at the end of
-/// each [`Term`] all who wait are woken, in the order they asked. The first in line leads next. Somebody else who comes
-/// before it steps back once, behind its own ready tasks; if the first has not come by then (its thread is busy with
-/// something long), the other one leads, and the first keeps its place. So:
+/// Nothing blocks. A candidate that [asks](Self::ask) while another leads leaves its waker and does other work. At the end of each [`Term`]
+/// all waiting candidates are woken, in the order they asked. The first in line leads next. A candidate that arrives before the first one
+/// steps back once, behind its own ready tasks. If the first has not arrived by then, because its thread is busy, the other one leads, and
+/// the first keeps its place. So:
 ///
-/// - every request is followed by a term that begins after it: by the one who asked, unless it [leaves](Self::leave);
-/// - nobody leads twice in a row while somebody else waits, unless it gave way to it in between;
-/// - nobody waits for a thread that does not come.
+/// - every request is followed by a term that begins after it, led by the candidate that asked unless it [leaves](Self::leave);
+/// - no candidate leads twice in a row while another waits, unless it gave way in between;
+/// - no candidate waits for a thread that does not arrive.
 ///
-/// There is one place in line for each candidate, so no more wait than there are candidates.
+/// Each candidate has one place in line, so no more wait than there are candidates.
 #[derive(Default)]
 pub struct Leader {
     state: Mutex<State>,
 }
 
-/// The state between two calls. Hazard: while nobody leads and a candidate waits, every candidate in line must have been woken since it
-/// last asked, or the work would stop.
+/// The state between two calls. Hazard: while none leads and a candidate waits, every candidate in line must have been woken since it last
+/// asked. Otherwise the work would stop.
 #[derive(Default)]
 struct State {
     is_led: bool,
@@ -36,7 +36,7 @@ struct State {
 struct Waiting {
     candidate: Candidate,
     waker: Waker,
-    /// The candidate came before its turn while an earlier one had not come, and gave way.
+    /// True if the candidate arrived before its turn, while an earlier one had not arrived, and gave way.
     stepped_back: bool,
 }
 
@@ -74,7 +74,7 @@ impl State {
         waiting
     }
 
-    /// Lets the candidate lead if it is its turn; it then leaves the line. Called while nobody leads.
+    /// Lets the candidate lead, and removes it from the line, if it is its turn. Called while none leads.
     fn admits(&mut self, candidate: Candidate) -> bool {
         let Some(at) = self.place_of(candidate) else {
             return self.line.is_empty();
@@ -88,7 +88,7 @@ impl State {
 }
 
 impl Leader {
-    /// Returns a leader whose place is free.
+    /// Returns a leadership that no candidate holds.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -115,19 +115,18 @@ impl Leader {
         None
     }
 
-    /// Takes the candidate out of the line: it asks no more. Returns `true` if it was in line and nobody else is: the caller then has to
-    /// find another candidate.
+    /// Removes the candidate from the line. Returns true if it was in line and no other is: the caller then has to find another candidate.
     pub fn leave(&self, candidate: Candidate) -> bool {
         let mut state = lock(&self.state);
         let Some(at) = state.place_of(candidate) else {
             return false;
         };
         state.line.remove(at);
-        // The others were woken as it was, or will be when the term under way ends.
+        // The others were woken together with it, or will be when the term ends.
         state.line.is_empty()
     }
 
-    /// Ends a term and wakes the line. It wakes while nobody leads: a candidate that comes finds the place free, or led by one of them.
+    /// Ends a term and wakes the line. It wakes after the place is free, so a candidate that arrives finds it free, or led by one of them.
     fn hand_over(&self, again: Option<(Candidate, Waker)>) {
         let wakers: Vec<Waker> = {
             let mut state = lock(&self.state);
@@ -141,7 +140,7 @@ impl Leader {
     }
 }
 
-/// The right to do one unit of work alone. Dropping it hands over.
+/// The right to do one unit of work alone. Dropping it passes the right on.
 #[must_use = "dropping it hands over"]
 pub struct Term<'a> {
     leader: &'a Leader,
@@ -150,7 +149,7 @@ pub struct Term<'a> {
 }
 
 impl Term<'_> {
-    /// Puts this candidate at the end of the line, to be woken with the others: there is more to do.
+    /// Puts this candidate at the end of the line, to be woken with the others, because there is more to do.
     pub fn again(&mut self, waker: &Waker) {
         self.again = Some(waker.clone());
     }

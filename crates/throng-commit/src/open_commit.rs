@@ -23,7 +23,7 @@ pub struct InCommit<R> {
     pub put: R,
 }
 
-/// The writer has ended, and the commit waited for is not in the journal and never will be.
+/// The writer has ended, and the awaited commit is not in the journal and never will be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
@@ -96,8 +96,7 @@ impl<B: Default> OpenCommit<B> {
         give(&mut lock(&self.inner).batch);
     }
 
-    /// Takes the open commit to append it, unless it is empty or `depth` commits are in flight. The next one is open
-    /// from then on.
+    /// Takes the open commit for its append, unless it is empty or `depth` commits are in flight. The next one is then open.
     pub fn take(&self, depth: usize) -> Option<(u64, B)> {
         let mut inner = lock(&self.inner);
         if !self.may_take(&inner, depth) {
@@ -131,7 +130,7 @@ impl<B: Default> OpenCommit<B> {
                 inner.in_flight.pop_front();
                 durable = Some(number);
             }
-            // Under the lock, so that it never goes back.
+            // Raised under the lock, so that it never goes back.
             if let Some(durable) = durable {
                 self.durable.store(durable, Ordering::Release);
             }
@@ -158,7 +157,8 @@ impl<B: Default> OpenCommit<B> {
         lock(&self.inner).number
     }
 
-    /// Returns the number of the open commit if it holds records and `is_full`: it will be taken, so it can be waited for.
+    /// Returns the number of the open commit if it holds records and `is_full` says so. It is certain to be taken, so a caller can wait for
+    /// it.
     pub fn full(&self, is_full: impl FnOnce(&B) -> bool) -> Option<u64> {
         let inner = lock(&self.inner);
         (!inner.empty && is_full(&inner.batch)).then_some(inner.number)
@@ -170,7 +170,7 @@ impl<B: Default> OpenCommit<B> {
         if inner.empty { inner.number - 1 } else { inner.number }
     }
 
-    /// True if nothing is open and nothing in flight.
+    /// True if no commit is open or in flight.
     pub fn is_idle(&self) -> bool {
         let inner = lock(&self.inner);
         inner.empty && inner.in_flight.is_empty()
@@ -186,7 +186,7 @@ impl<B: Default> OpenCommit<B> {
         lock(&self.waiters).len()
     }
 
-    /// Resolves once the commit is durable. `deadline` (of any clock) is only for [`sweep`](Self::sweep).
+    /// Returns a future that resolves once the commit is durable. `deadline` (of any clock) is only for [`sweep`](Self::sweep).
     pub fn wait(&self, number: u64, deadline: u64) -> Durable<'_, B> {
         Durable {
             open: self,
@@ -200,7 +200,7 @@ impl<B: Default> OpenCommit<B> {
     /// wakes nobody, if the state is known already.
     pub fn wake_at(&self, number: u64, deadline: u64, waker: &Waker) -> bool {
         let mut waiters = lock(&self.waiters);
-        // Under the lock: who advances takes it after advancing, so that nobody is missed.
+        // Checked under the lock: a thread that advances `durable` takes it afterwards, so no waiter misses the change.
         let is_open = self.state(number).is_pending();
         if is_open {
             waiters.push(Waiter {
@@ -212,7 +212,7 @@ impl<B: Default> OpenCommit<B> {
         is_open
     }
 
-    /// Wakes the tasks whose deadline has passed, to look at the clock.
+    /// Wakes the tasks whose deadline has passed, so that they look at the clock.
     pub fn sweep(&self, now: u64) {
         self.wake(|waiter| waiter.deadline <= now);
     }
@@ -224,7 +224,7 @@ impl<B: Default> OpenCommit<B> {
         }
         match self.end.load(Ordering::Acquire) {
             RUNNING => Poll::Pending,
-            // `durable` was advanced before the end was set.
+            // `durable` was raised before the end was set.
             last if number <= last => Poll::Ready(Ok(())),
             _ => Poll::Ready(Err(Lost)),
         }
@@ -267,11 +267,11 @@ impl<B: Default> Future for Durable<'_, B> {
             return Poll::Ready(state);
         }
         let mut waiters = lock(&open.waiters);
-        // Once more, under the lock: who advances takes it after advancing, so that nobody is missed.
+        // Checked again under the lock: a thread that advances `durable` takes it afterwards, so no waiter misses the change.
         if let Poll::Ready(state) = open.state(self.number) {
             return Poll::Ready(state);
         }
-        // Swept waiters register anew: the sweep took them out.
+        // Swept waiters register again, because the sweep removed them.
         let swept = self
             .registered
             .as_ref()

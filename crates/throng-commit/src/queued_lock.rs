@@ -9,15 +9,15 @@ pub type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 /// The outcome of work brought to a [`QueuedLock`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entered<R, S> {
-    /// The work ran here and now.
+    /// The work was done on this thread.
     Ran(R),
     /// Another thread holds the lock; the holder will run the job.
     Queued,
-    /// The inbox is full; the work comes back.
+    /// The inbox is full; the work is returned.
     Full(S),
 }
 
-/// A value that runs work under a lock, with an inbox for work that finds the lock taken. Never blocks.
+/// A value behind a lock, with an inbox for work that finds the lock taken. Never blocks.
 pub struct QueuedLock<T> {
     value: Mutex<T>,
     inbox: Mutex<VecDeque<Job<T>>>,

@@ -1,4 +1,4 @@
-//! A relay that wakes many tasks of a thread with one wake-up.
+//! Wakes many tasks of a thread with one signal.
 
 use crate::sync::{Mutex, lock, thread_number};
 use std::{
@@ -11,9 +11,9 @@ use std::{
 
 /// Wakes tasks on the threads they wait on.
 ///
-/// A task that another thread wakes costs much more than one of the own thread: its runtime's shared queue is locked for each, and is
-/// looked into only now and then while there is other work. So a thread that has an [`End`] is told once, and its end wakes all its
-/// tasks there. Tasks of other threads, and one alone, are woken at once.
+/// Waking a task on another thread costs much more than on the own thread: each wake-up locks the runtime's shared queue, which the runtime
+/// checks only now and then while there is other work. So a thread that has an [`End`] gets one signal, and its end wakes all its tasks
+/// there. Tasks on other threads, and a single task, are woken directly.
 #[derive(Default)]
 pub struct Relay {
     ends: Mutex<Vec<State>>,
@@ -28,7 +28,7 @@ struct State {
     woken: Vec<Waker>,
 }
 
-/// A task that waits, and the thread it was polled on.
+/// A waiting task, and the thread on which it was polled.
 pub(crate) struct Parked {
     thread: u64,
     pub(crate) waker: Waker,
@@ -61,7 +61,7 @@ impl Relay {
         }
     }
 
-    /// Wakes these tasks, here or through the ends of their threads.
+    /// Wakes these tasks, directly or through the ends of their threads.
     pub(crate) fn wake(&self, parked: impl Iterator<Item = Parked>) {
         let here = thread_number();
         let mut away: Vec<Parked> = Vec::new();
@@ -93,15 +93,15 @@ impl Relay {
     }
 }
 
-/// The end of a relay on one thread, which wakes the thread's tasks for the others. Dropped, its tasks are woken without it.
+/// The end of a relay on one thread, which wakes the thread's tasks for other threads. After it is dropped, these tasks are woken directly.
 pub struct End {
     relay: Arc<Relay>,
     number: u64,
 }
 
 impl End {
-    /// Wakes the tasks of this thread that others wanted to wake; `waker` is woken when there are more. Returns `true` if there were some:
-    /// work that should run behind them has to wait for its next turn.
+    /// Wakes the tasks of this thread that other threads wanted to wake; `waker` is woken when there are more. Returns true if there were
+    /// some: work that should run after them has to wait for its next poll.
     pub fn deliver(&self, waker: &Waker) -> bool {
         let woken = {
             let mut ends = lock(&self.relay.ends);

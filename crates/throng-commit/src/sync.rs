@@ -35,7 +35,7 @@ pub(crate) fn thread_number() -> u64 {
     THREAD.with(|number| *number)
 }
 
-/// A panic while a lock is held ends the process in the engine; in a test the value is still fit to look at.
+/// Locks, ignoring poison: in the engine a panic while a lock is held ends the process, and in a test the value is still sound.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -53,13 +53,13 @@ thread_local! {
     static INSTEAD_OF_BLOCKING: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// Sets the function that this thread runs instead of blocking on a [`QueuedLock`](crate::QueuedLock), again and again until it is free. For
-/// a simulation that runs threads one at a time; `None`: it blocks.
+/// Sets the function that this thread calls repeatedly instead of blocking on a busy [`QueuedLock`](crate::QueuedLock). It is for a
+/// simulation that runs threads one at a time; `None`: it blocks.
 pub fn instead_of_blocking(run: Option<fn()>) {
     INSTEAD_OF_BLOCKING.set(run);
 }
 
-/// Locks like [`lock`], for locks that are held while others work.
+/// Locks like [`lock`], for locks that may be held for long.
 pub(crate) fn lock_patiently<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     while let Some(run) = INSTEAD_OF_BLOCKING.get() {
         if let Some(guard) = try_lock(mutex) {

@@ -1,11 +1,11 @@
-//! Counts what each entity has caused and nobody has done yet, in little memory.
+//! Counts the work that each entity has caused and that is not done yet, in little memory.
 //!
-//! Entities share the counters of a small table. Once a counter has half of what counts as much, its entities are counted one by one as well,
-//! from zero on: an entity is blamed for no more than it caused itself, and one that causes much is found late by no more than that half.
+//! Entities share the counters of a small table. Once a counter reaches half of the credit, its entities are also counted one by one, from
+//! zero on. So an entity is blamed for no more than it caused itself, and one that causes much is found at most that half too late.
 
 use std::collections::HashMap;
 
-/// The counters of a table, unless it says otherwise.
+/// The number of counters of a table by default.
 const BUCKETS: usize = 4_096;
 
 /// The counters of all entities, each known by its [hash](crate::limits::hash).
@@ -14,18 +14,18 @@ pub struct Credit {
     limit: u64,
     /// The part of the limit that counts as much.
     much: u64,
-    /// Counters by the hash's high bits, since the low ones choose the shard; empty until something is charged.
+    /// Counters by the hash's high bits, since the low ones choose the shard. Empty until something is charged.
     buckets: Box<[u64]>,
     /// The number of counters.
     buckets_max: usize,
     /// The entities that are counted one by one.
     apart: HashMap<u64, u64>,
-    /// The number of those that have spent their credit.
+    /// The number of these that have spent their credit.
     spenders: usize,
 }
 
 impl Default for Credit {
-    /// Makes one without a limit.
+    /// Returns a credit without a limit.
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -66,7 +66,7 @@ impl Credit {
         (of >> 32) as usize % self.buckets_max
     }
 
-    /// Adds what an entity has caused.
+    /// Adds work that an entity has caused.
     pub fn charge(&mut self, of: u64, amount: u64) {
         if self.buckets.is_empty() {
             self.buckets = vec![0; self.buckets_max].into();
@@ -82,7 +82,7 @@ impl Credit {
         }
     }
 
-    /// Takes off what was done of it.
+    /// Subtracts work that was done.
     pub fn give_back(&mut self, of: u64, amount: u64) {
         let (at, buckets, limit) = (self.bucket(of), self.buckets_max, self.limit);
         let Some(left) = self.buckets.get_mut(at) else {
@@ -93,7 +93,7 @@ impl Credit {
             return;
         }
         if *left <= self.much / 4 {
-            // Once: looking at all of them for each that is given back would take long.
+            // Checked only when the amount falls below this: a check of all entries at each call would take long.
             if before > self.much / 4 {
                 self.apart.retain(|other, _| (*other >> 32) as usize % buckets != at);
                 self.spenders = self.apart.values().filter(|own| **own >= limit).count();
@@ -122,25 +122,25 @@ impl Credit {
         self.spenders = 0;
     }
 
-    /// Tells whether any entity has spent its credit.
+    /// True if any entity has spent its credit.
     #[must_use]
     pub fn has_spenders(&self) -> bool {
         self.spenders > 0
     }
 
-    /// Tells whether any entity is counted one by one: without, none has spent much.
+    /// True if no entity is counted one by one: then none has spent much.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.apart.is_empty()
     }
 
-    /// Tells whether an entity has spent much of its credit: half of it, unless it [says otherwise](Self::with_much).
+    /// True if an entity has spent much of its credit: half, unless [set otherwise](Self::with_much).
     #[must_use]
     pub fn has_spent_much(&self, of: u64) -> bool {
         self.apart.get(&of).is_some_and(|own| *own >= self.much)
     }
 
-    /// Tells whether an entity has spent its credit.
+    /// True if an entity has spent its credit.
     #[must_use]
     pub fn is_spent(&self, of: u64) -> bool {
         self.apart.get(&of).is_some_and(|own| *own >= self.limit)

@@ -1,8 +1,8 @@
 //! The assignment of entities to shards. Every record names its shard, so the assignment is fixed when a journal is begun.
 //!
-//! The store keeps the layout as a system row, written at the first start and again with every checkpoint. A store without
-//! that row is not used: the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that
-//! stands in another shard. Every start therefore notices another layout, by the row or by the records.
+//! The store keeps the layout as a system row, written at the first start and with every checkpoint. A store without that row is not used:
+//! the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that names another shard. So every start
+//! notices another layout, by the row or by the records.
 
 use crate::{
     limits,
@@ -37,7 +37,7 @@ pub struct Layout {
 /// A journal was begun with another layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// The store says so.
+    /// The store's row names another number.
     #[error(
         "the journal was begun with {stored} shards, this engine is set up with {given}; set it up with {stored} \
          (`Builder::shards({stored})`): the number is fixed at the first start"
@@ -48,7 +48,7 @@ pub enum LayoutError {
         /// The number the engine was set up with.
         given: u16,
     },
-    /// A record of the journal says so, and leaves more than one number possible.
+    /// A record of the journal names another shard, and several numbers of shards would fit.
     #[error(
         "{address} stands in shard {found}, with the {given} shards this engine is set up with it would be in shard {expected}; \
          set it up with the number the journal was begun with (`Builder::shards`): it is fixed at the first start"
@@ -63,7 +63,7 @@ pub enum LayoutError {
         /// The number the engine was set up with.
         given: u16,
     },
-    /// Written by a program this one does not understand.
+    /// The row was written by a program whose format this one does not know.
     #[error(
         "the store's rows have format {stored}, this program reads {expected}; use the program it was written by, or stop, \
          remove the store, and start: it is rebuilt from the journal"
@@ -102,10 +102,10 @@ impl Layout {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Compares with the value of the [`LAYOUT_ROW`]. `false`: its rows have an older format and count for nothing.
+    /// Compares this layout with the value of the [`LAYOUT_ROW`]. Returns false if its rows have an older format and must be ignored.
     ///
     /// # Errors
-    /// It is another layout.
+    /// [`LayoutError`]: it is another layout.
     pub fn check(&self, stored: &[u8]) -> Result<bool, LayoutError> {
         let other = |stored: String| LayoutError::OtherFormat {
             stored,
@@ -125,10 +125,10 @@ impl Layout {
         Ok(found.format == self.format)
     }
 
-    /// The hash of a record's entity, whose shard is the one the record names.
+    /// Returns the hash of a record's entity, after checking that the record names the shard of that hash.
     ///
     /// # Errors
-    /// It names another shard. The commit it stands in may tell with how many shards it was written.
+    /// [`LayoutError`]: it names another shard. The error tells the number of shards it was written with, if the commit shows it.
     pub fn check_record(&self, record: &Record<'_>, commit: &Commit) -> Result<u64, LayoutError> {
         let hash = limits::hash(record.kind, record.id);
         let expected = limits::shard_of(hash, self.shards);
@@ -150,14 +150,14 @@ impl Layout {
     }
 }
 
-/// Returns true if a record belongs to an entity, and so to its shard. Records of the journal, of a whole shard, or of
-/// nobody any more do not.
+/// True if a record belongs to an entity, and so to the entity's shard. Records of the journal, of a whole shard, or of removed entities do
+/// not.
 fn is_of_an_entity(record: &Record<'_>) -> bool {
     use throng_journal::RecordKind::{Loss, Numbers, Removed};
     !matches!(record.record, Loss | Numbers | Removed)
 }
 
-/// The number of shards a commit was written with, if only one fits all its records.
+/// Returns the number of shards a commit was written with, if only one number fits all its records.
 fn shards_of(commit: &Commit) -> Option<u16> {
     let placed: Vec<(u64, ShardId)> = commit
         .records()

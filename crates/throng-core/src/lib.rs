@@ -1,7 +1,7 @@
 //! The programming model, and the shard as a sans-I/O state machine.
 //!
-//! [`model`] is what a service is written with; [`shard`] runs it: batches, loads, clock and entropy go in, records,
-//! answers and messages come out, so that one seed replays one history. Neither knows a socket, a file or a thread.
+//! [`model`] has the traits that a service implements; [`shard`] runs the service. Commands, loads, clock and entropy go in; records,
+//! answers and messages come out. So one seed replays one history. Neither knows sockets, files or threads.
 
 pub mod credit;
 pub mod layout;

@@ -6,17 +6,17 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const ID_BYTES_MAX: usize = throng_journal::Address::ID_BYTES_MAX;
 /// Largest command as JSON, in bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
-/// Most events one command may emit, and most values it may publish.
+/// The most events that one command may emit, and the most values it may publish.
 pub const EVENTS_MAX: usize = 1_000;
-/// Most bytes of events and messages one command may record.
+/// The most bytes of events and messages that one command may record.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
-/// Most bytes one call stages: what the command records, its family, the message or timer it ends, and the outcome it
-/// reports. The engine begins the next commit before the open one has less room than that.
+/// The most bytes that one call stages: the command's records, its family, the end of the message or timer, and the outcome. The engine
+/// begins the next commit before the open one has less room than this.
 pub const STAGED_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
 const _: () = assert!(STAGED_BYTES_MAX <= throng_journal::COMMIT_BYTES_MAX / 4);
-/// Longest reason kept of a refused or dead message, in bytes; the rest is left out.
+/// The longest stored reason of a refused or dead message, in bytes. The rest is cut off.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
-/// Largest encoded state that is stored, in bytes. An entity above it is brought back from its events.
+/// The largest encoded state that is stored, in bytes. A larger entity is loaded from its events.
 pub const STATE_BYTES_MAX: usize = 16 << 20;
 /// Largest answer kept under an idempotency key, in bytes.
 pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;
@@ -24,11 +24,11 @@ pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;
 pub(crate) const EVENTS_PER_STATE: u64 = 100;
 /// However large its state, it is stored after this many events.
 pub(crate) const EVENTS_PER_STATE_MAX: u64 = 1_000;
-/// Bytes of a state's size that make its storing wait one event longer: what writing states costs an event stays bounded.
+/// The bytes of a state for which storing it waits one event longer, so that the cost of writing states per event is bounded.
 const STATE_BYTES_PER_EVENT: u64 = 64;
 /// The time that an idempotency key is remembered, in microseconds: one hour.
 pub(crate) const KEY_MICROS: i64 = 3_600_000_000;
-/// Timers an entity may have and still set several at a time as a timer or message executes it; beyond, it is quarantined.
+/// The number of timers above which an entity is quarantined if it sets several more whenever a timer or message executes it.
 pub const TIMERS_CREDIT: usize = 32_768;
 /// Most [fields](crate::model::Entity::INDEXED) by which the entities of a kind are filtered.
 pub const INDEXED_FIELDS_MAX: usize = 16;
@@ -41,14 +41,14 @@ pub const SHARDS: u16 = 256;
 
 /// Returns the number of events after which a state of `state_bytes` bytes in memory is stored.
 ///
-/// The entity's hash varies the number by half in both directions. Otherwise entities that grow alike would all be stored at
-/// once, and every command would wait for that.
+/// The entity's hash varies the number by half in both directions. Otherwise entities that grow alike would all be stored at once, and
+/// every command would wait for that.
 pub(crate) fn events_per_state(state_bytes: u32, hash: u64) -> u64 {
     let usual = (EVENTS_PER_STATE + u64::from(state_bytes) / STATE_BYTES_PER_EVENT).min(EVENTS_PER_STATE_MAX);
     usual / 2 + (hash >> 32) % usual
 }
 
-/// Returns true if this can be a kind's name: 1 to 64 of `[a-z0-9-]`.
+/// True if this is a valid name of a kind: 1 to 64 of `[a-z0-9-]`.
 #[must_use]
 pub fn is_kind(name: &str) -> bool {
     (1..=throng_journal::Address::KIND_BYTES_MAX).contains(&name.len())
@@ -63,12 +63,12 @@ pub fn is_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len())
 }
 
-/// Kind and id in one number: low bits choose the shard, the others the place within it.
+/// Returns the hash of an entity. Its low bits choose the shard, the others the place within it.
 ///
-/// `xxh3_64(kind ++ 0x00 ++ id)`. Test vectors stand below and may never change: they decide where data lives.
+/// `xxh3_64(kind ++ 0x00 ++ id)`. The test vectors below must never change: they decide where data is stored.
 #[must_use]
 pub fn hash(kind: &str, id: &str) -> u64 {
-    // Most are short: clearing room for the longest takes longer than hashing them.
+    // Most are short, and clearing a buffer for the longest takes longer than hashing them.
     const SHORT: usize = 64;
     let length = kind.len() + 1 + id.len();
     if length > SHORT {

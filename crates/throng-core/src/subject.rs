@@ -5,7 +5,7 @@ use crate::{
     tagged,
 };
 
-/// An entity under test.
+/// An entity under test, without an engine.
 ///
 /// ```
 /// # use throng_core::{model::*, subject::Subject};
@@ -33,7 +33,7 @@ pub struct Subject<E: Entity> {
     pub state: E,
     /// The id that commands see.
     pub id: E::Id,
-    /// Events so far, since it was created anew if it had ended.
+    /// The number of events so far; after it was created anew, of those since then.
     pub seq: u64,
     /// True once the entity has ended.
     pub has_ended: bool,

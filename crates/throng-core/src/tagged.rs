@@ -1,5 +1,5 @@
-//! A serde enum as (variant name, content), without a second parse: the name goes to a record's directory or comes from
-//! the route, the content is written and read directly.
+//! Reads and writes a serde enum as variant name and content, without a second parse. The name goes to a record's directory or comes from
+//! the route; the content is read and written directly.
 
 use serde::{
     Serialize,
@@ -13,10 +13,10 @@ use throng_journal::byte_order_mark;
 
 type J = serde_json::Error;
 
-/// The value of the variant `name` with this content; empty content is `{}`.
+/// Returns the variant `name` with this content. Empty content counts as `{}`.
 ///
 /// # Errors
-/// The content is not that variant's, or the enum has no such variant. [`explain`] says it in a sentence.
+/// The content is not that variant's, or there is no such variant. [`explain`] describes it in a sentence.
 pub fn from_parts<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, J> {
     T::deserialize(Parts::new(name, body))
 }
@@ -24,7 +24,7 @@ pub fn from_parts<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, J> 
 /// Reads what a client sends, like [`from_parts`], but refuses fields that the variant does not have.
 ///
 /// # Errors
-/// The content is not that variant's, the enum has no such variant, or there is a field it does not have; in a sentence.
+/// A sentence: the content is not that variant's, there is no such variant, or a field is unknown.
 pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, String> {
     let mut unknown = None;
     let parts = Parts {
@@ -41,7 +41,7 @@ pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, St
             None => explain::<T>(name, body),
         }),
         (Ok(_), Some(path)) => {
-            // Options and variants stand in it as question marks.
+            // The path has question marks for options and variants.
             let path: Vec<&str> = path.split('.').filter(|part| *part != "?").collect();
             Err(match path.split_last() {
                 Some((field, [])) => format!("unknown field `{field}`"),
@@ -53,12 +53,12 @@ pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, St
     }
 }
 
-/// Says why [`from_parts`] fails, with the field at fault. Reads the content once more, slowly.
+/// Explains why [`from_parts`] fails, with the field at fault. Parses the content again, slowly.
 #[must_use]
 pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(Parts::new(name, body), &mut track);
-    // What follows the path is compiled once, not again for each type that is read.
+    // The code after the path does not depend on the type, so that it is compiled once.
     let mut tracked = <dyn erased_serde::Deserializer<'_>>::erase(tracked);
     match erased_serde::deserialize::<T>(&mut tracked) {
         Ok(_) => "the content could not be read".into(),
@@ -76,13 +76,13 @@ pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
     }
 }
 
-/// A unit variant from a client that was given some content.
+/// The error for a unit variant with content from a client.
 const NO_FIELDS: &str = "this command takes no fields";
 
 struct Parts<'a> {
     name: &'a str,
     body: &'a [u8],
-    /// Else it was recorded, perhaps when the variant had fields still.
+    /// False for recorded data, which may come from a time when the variant had fields.
     from_client: bool,
 }
 impl<'a> Parts<'a> {
@@ -154,7 +154,7 @@ impl<'de> VariantAccess<'de> for Content<'de> {
 /// Appends the content to `out` and returns the variant's name.
 ///
 /// # Errors
-/// It is not an enum's struct, newtype or unit variant, or cannot be written as JSON.
+/// The value is not an enum's struct, newtype or unit variant, or cannot be written as JSON.
 pub fn to_parts<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<&'static str, J> {
     value.serialize(Split { out })
 }
@@ -237,7 +237,7 @@ impl<'a> ser::Serializer for Split<'a> {
         })
     }
 }
-/// A struct variant being written; public only because serde's traits name it.
+/// A struct variant being written. Public only because serde's traits name it.
 #[doc(hidden)]
 #[allow(unreachable_pub, reason = "an associated type of a public trait")]
 pub struct Named<'a> {

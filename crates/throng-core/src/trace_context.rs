@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{borrow::Cow, fmt, str::FromStr};
 
-/// The parent that a `traceparent` names (W3C Trace Context §3.2), or the context that is passed on in one.
+/// The position in a trace that a `traceparent` names (W3C Trace Context §3.2), as received or passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     /// The trace's id; not zero. Two halves keep the alignment, and so the size, small.
@@ -15,7 +15,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Returns the context of a span; `None` if an id is zero, which stands for none.
+    /// Returns the context of a span; `None` if an id is zero, which means none.
     #[must_use]
     pub fn new(trace: u128, span: u64, is_sampled: bool) -> Option<Self> {
         let halves = [(trace >> 64) as u64, trace as u64];
@@ -55,7 +55,7 @@ impl FromStr for TraceContext {
             part.ok_or(NoTraceContext)
         };
         let (version, trace, span, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
-        // Versions to come may add to the end.
+        // Later versions may add parts at the end.
         if version == "ff" || version == "00" && parts.next().is_some() {
             return Err(NoTraceContext);
         }
@@ -83,7 +83,7 @@ impl Serialize for TraceContext {
     }
 }
 
-/// Reads a recorded context. Another program's text that is none counts as none: no message is lost over its trace.
+/// Reads a recorded context. A malformed text counts as no context, so that no message is lost because of its trace.
 pub(crate) fn if_known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<TraceContext>>, D::Error> {
     let text: Option<Cow<'de, str>> = Option::deserialize(deserializer)?;
     Ok(text.and_then(|text| text.parse().ok()).map(Box::new))

@@ -22,8 +22,8 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox; default-src 'none'");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Has a browser take an answer for data, whatever its author says it is: a page at the origin of administration would be
-/// the operator's own.
+/// Forces a browser to treat an answer as data, whatever type its author has set: a page at the origin of administration would act with the
+/// operator's rights.
 pub(crate) fn as_data<B>(response: &mut Response<B>) {
     let headers = response.headers_mut();
     let is_data = |media: &str| {
@@ -54,13 +54,13 @@ pub(crate) enum Answer {
     Live(Pages),
 }
 
-/// A page of live events, with its part of what all pages may take.
+/// A page of live events, charged to the memory of all pages.
 pub(crate) struct Page {
     pub(crate) bytes: Bytes,
     pub(crate) charge: Charge,
 }
 
-/// The pages of a live stream, one at a time: the next one is made once its client has taken the one before.
+/// The pages of a live stream, one at a time: the next one is made once the client has taken the one before.
 pub(crate) struct Pages {
     made: mpsc::Receiver<Page>,
     asked: Arc<Notify>,
@@ -70,7 +70,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Tells through `asked` that the next page is wanted.
+    /// Returns the pages. `asked` is notified when the next one is wanted.
     pub(crate) fn new(made: mpsc::Receiver<Page>, asked: Arc<Notify>) -> Self {
         Self {
             made,
@@ -125,32 +125,32 @@ impl Body for Answer {
     }
 }
 
-/// A command's answer. Its command is done, whatever memory there is.
+/// A command's reply. The command is done, so the reply is sent even without memory for it.
 pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
-    /// The memory of a large one.
+    /// The charge for a large reply.
     pub(crate) charge: Option<Charge>,
-    /// The URL of the entity's owner, where clients are told it. Boxed: most replies have none, and all are moved.
+    /// The URL of the entity's owner, if clients get it. Boxed: most replies have none, and all are moved.
     pub(crate) owner: Option<Box<HeaderValue>>,
 }
 
-/// The charge of a reply, on its way to those who send it.
+/// The charge of a reply, passed to the code that sends it.
 #[derive(Clone)]
 pub(crate) struct Charged(pub(crate) Arc<Charge>);
 
-/// A response of this status has no body, and no header field that says its length (RFC 9110 §6.4.1, §8.6).
+/// True if a response of this status has no body, and no header field with its length (RFC 9110 §6.4.1, §8.6).
 pub(crate) fn has_no_body(status: StatusCode) -> bool {
     status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// Drops the body that a response must not have. The answer to `HEAD` still says the length that `GET` has.
+/// Drops a body that the response must not have. The answer to `HEAD` still has the length that `GET` would have.
 ///
-/// Dropping it ends a live stream before it has begun.
+/// Dropping it ends a live stream before it begins.
 pub(crate) fn without_forbidden_body(mut response: Response<Answer>, is_head: bool) -> Response<Answer> {
     if has_no_body(response.status()) {
         response.headers_mut().remove(header::CONTENT_LENGTH);
     } else if is_head {
-        // An app's router has said the length, and has dropped the body.
+        // An app's router has set the length, and dropped the body.
         if let Answer::Whole(bytes) = response.body() {
             let length = bytes.as_ref().map_or(0, Bytes::len);
             response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
@@ -176,7 +176,7 @@ pub(crate) fn bytes(body: impl Into<Bytes>, media_type: HeaderValue) -> Response
     bytes_in(HeaderMap::with_capacity(6), body.into(), media_type)
 }
 
-/// The same, in the map of the request's header fields: the hot path allocates none.
+/// Does the same in the map of the request's header fields, so that the hot path allocates none.
 fn bytes_in(mut headers: HeaderMap, body: Bytes, media_type: HeaderValue) -> Response<Answer> {
     headers.clear();
     headers.insert(header::CONTENT_TYPE, media_type);

@@ -1,15 +1,15 @@
-//! A response header that says how far a list lags behind when it comes from a read model.
+//! A response header with the lag of a list from a read model.
 
 use axum::response::{IntoResponseParts, ResponseParts};
 use http::{HeaderName, HeaderValue};
 use std::convert::Infallible;
 use throng::projection::{Progress, Projection, ReadModel};
 
-/// For so many seconds the rows have not had everything that was durable.
+/// The seconds for which the rows have lacked durable events.
 const HEADER: HeaderName = HeaderName::from_static("read-model-behind");
 
-/// A part of a response: the header `Read-Model-Behind`, in seconds, where the projection has stopped, is
-/// rebuilt and not complete, or has been behind for longer than is normal. Without it the rows are a moment old.
+/// The header `Read-Model-Behind` of a response, in seconds. It is set if the projection has stopped, is rebuilt and incomplete, or lags
+/// more than normal. Without it the rows lag a moment.
 ///
 /// ```
 /// # use throng::{Engine, projection::Projection};

@@ -1,4 +1,4 @@
-//! The caller of a request, the access it asks for, and the fields of a head that tell of it.
+//! The caller of a request, the access it asks for, and the header fields that identify it.
 
 use crate::{
     admission::Client,
@@ -15,8 +15,7 @@ use std::{
     sync::Arc,
 };
 
-/// A caller that the gateway has authenticated. An app's handler takes it as an extractor:
-/// `Option<Caller>`, or `Caller` to refuse everybody else with 401.
+/// An authenticated caller. An app's handler takes it as an extractor: `Option<Caller>`, or `Caller` to refuse all others with 401.
 #[derive(Clone, Debug)]
 pub struct Caller(Arc<Known>);
 
@@ -27,7 +26,7 @@ struct Known {
     claims: Map<String, Value>,
 }
 
-/// The kind of credentials by which a caller is known.
+/// The kind of credentials by which a caller was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// A token of the service's own file.
@@ -38,7 +37,7 @@ pub enum Means {
     Certificate,
 }
 
-/// Tells if a text can be a caller's name. With control characters, or blanks around it, it would be read as another one.
+/// True if a text can be a caller's name. Control characters, or blanks around it, could make it look like another name.
 pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control)
 }
@@ -52,14 +51,14 @@ impl Caller {
         }))
     }
 
-    /// Its name: the token's in the file, the `sub` of a JSON web token, the subject of a certificate. Entities see it as
+    /// Returns the name: the token's in its file, the `sub` of a JSON web token, the subject of a certificate. Entities see it as
     /// [`Asker::Client`](throng::model::Asker::Client).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// A number that stands for it where requests are counted.
+    /// Returns the number by which its requests are counted.
     pub(crate) fn client(&self) -> Client {
         let mut hasher = std::hash::DefaultHasher::new();
         ("caller", self.name()).hash(&mut hasher);
@@ -79,10 +78,10 @@ impl Caller {
     }
 }
 
-/// A part of administration. Each role may do all that the one before it may.
+/// A role in administration. Each role includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Reads `/metrics`, and nothing else.
+    /// May read `/metrics`, and nothing else.
     Metrics,
     /// Reads all that administration shows: the console, states, histories, dead messages, the audit.
     Viewer,
@@ -109,7 +108,7 @@ impl Role {
             .map_or("", |(name, _)| name)
     }
 
-    /// Returns the role that a request of this method needs, where nothing else is said: reading is a viewer's.
+    /// Returns the role that a request of this method needs by default: reading needs a viewer.
     pub(crate) fn of_method(method: &Method) -> Self {
         match *method {
             Method::GET | Method::HEAD => Self::Viewer,
@@ -121,7 +120,7 @@ impl Role {
     pub(crate) fn of_path(method: &Method, path: &str) -> Self {
         match path {
             "/admin/erase" | "/admin/prune" => Self::Owner,
-            // Nothing is recorded.
+            // A trial records nothing.
             _ if path.ends_with("/what-if") => Self::Viewer,
             _ => Self::of_method(method),
         }
@@ -241,8 +240,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Caller {
     }
 }
 
-/// An access to an entity or a kind by its generic routes, on which a service's hook decides
-/// ([`Gateway::authorize`](crate::Gateway::authorize)).
+/// An access to an entity or a kind by its generic routes, for a service's hook ([`Gateway::authorize`](crate::Gateway::authorize)).
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
     /// The caller, if it is known.
@@ -264,7 +262,7 @@ pub enum Action<'a> {
     Query(&'a str),
     /// The events: past ones, and new ones as they are recorded.
     Events,
-    /// The ids there are.
+    /// The list of ids.
     List,
 }
 
@@ -272,11 +270,11 @@ pub enum Action<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sender<'a> {
     pub(crate) host: Option<&'a [u8]>,
-    /// The authority of the request's target, where it has one: HTTP/2, absolute form.
+    /// The authority in the request's target, if any: HTTP/2, absolute form.
     pub(crate) authority: Option<&'a str>,
     pub(crate) origin: Option<&'a [u8]>,
     pub(crate) authorization: Option<&'a [u8]>,
-    /// The body is JSON, in so many words.
+    /// True if the `Content-Type` says JSON.
     pub(crate) is_json: bool,
 }
 
@@ -308,7 +306,7 @@ pub(crate) struct ShownCredentials {
 }
 
 impl ShownCredentials {
-    /// Takes them from a request that was let in as this caller. `None`: it has shown no token, so that none can expire.
+    /// Returns the credentials of a request admitted as this caller. `None`: there was no token that could expire.
     pub(crate) fn of(headers: &HeaderMap, caller: Option<&Caller>) -> Option<Self> {
         Some(Self {
             shown: headers.get(header::AUTHORIZATION)?.clone(),

@@ -1,4 +1,4 @@
-//! Health checks of the parts of a service that the engine does not know: on `/health/ready`, and in the metrics.
+//! Health checks of the service's own parts, which the engine does not know: for `/health/ready` and the metrics.
 
 use prometheus_client::{
     collector::Collector,

@@ -1,4 +1,4 @@
-//! Limits for one client: its connections, and its connections and requests a second.
+//! Limits for each client: open connections, and connections and requests a second.
 
 use crate::admission::{Client, LOCAL};
 use std::{
@@ -8,11 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Clients a rate remembers at most. Beyond it, those that it does not know share one place.
+/// The most clients that a rate remembers. Further ones share one entry.
 const KNOWN_MAX: usize = 65_536;
-/// The client whose place those share that are not known.
+/// The entry that further clients share.
 const OTHERS: Client = Client::MAX;
-/// The default share of all connections that one address may hold, so that another client finds some.
+/// The share of all connections that one address may hold by default, so that other clients find some.
 const ALONE_SHARE: (usize, usize) = (3, 4);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,7 +24,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Connected {
     open: Arc<Mutex<HashMap<Client, usize>>>,
     most: usize,
-    /// This machine's own are counted, too; otherwise not: a proxy may speak for all there.
+    /// True if connections from this machine are counted, too. Otherwise a proxy here could hold all.
     counts_local: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Counted {
 }
 
 impl Connected {
-    /// At most so many of an address, or a part of all.
+    /// Returns a limit of connections for each address: this number, or a part of all.
     pub(crate) fn new(most: Option<usize>, all: usize) -> Self {
         Self {
             open: Arc::default(),
@@ -44,7 +44,7 @@ impl Connected {
         }
     }
 
-    /// Counts one more of an address in; `None` if it has as many as it may.
+    /// Counts one more connection of an address; `None` if it has reached its limit.
     pub(crate) fn enter(&self, client: Client) -> Option<Option<Counted>> {
         if client == LOCAL && !self.counts_local {
             return Some(None);
@@ -76,11 +76,11 @@ impl Drop for Counted {
     }
 }
 
-/// A rate per second for each client: the generic cell rate algorithm, with a second's worth at once.
+/// A rate per second for each client (generic cell rate algorithm) that allows a burst of one second's worth.
 pub(crate) struct Rate {
     a_second: NonZeroU32,
     began: Instant,
-    /// When the last one that each client was given would have been due, had they come evenly; in nanoseconds.
+    /// For each client the time at which its last request would have been due at an even rate, in nanoseconds.
     due: Mutex<HashMap<Client, u64>>,
     known_max: usize,
 }
@@ -99,7 +99,7 @@ impl Rate {
         self.a_second.get()
     }
 
-    /// Counts one more request or connection of a client. The error is the time after which the client may try again.
+    /// Counts one more request or connection of a client. The error is the time after which it may try again.
     pub(crate) fn take(&self, client: Client, now: Instant) -> Result<(), Duration> {
         const SECOND: u64 = 1_000_000_000;
         let now = u64::try_from(now.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX);
@@ -120,7 +120,7 @@ impl Rate {
         Ok(())
     }
 
-    /// Returns true if one more client can be remembered. Forgets clients that have not asked for a while.
+    /// True if one more client can be remembered. Forgets clients that were inactive for a while.
     fn has_room(&self, due: &mut HashMap<Client, u64>, now: u64) -> bool {
         if due.len() >= self.known_max {
             due.retain(|_, due| *due > now);

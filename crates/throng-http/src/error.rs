@@ -5,36 +5,36 @@ use std::{io, net::SocketAddr, path::PathBuf};
 /// Why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Somebody else listens there.
+    /// Another program listens there.
     #[error("{address} is in use by another program: stop it, choose another port, or 0 for any free one")]
     PortTaken {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// Somebody else listens where administration is to be.
+    /// Another program listens at the address for administration.
     #[error(
         "{address}, for administration and metrics, is in use by another program: choose another address with --admin-listen \
          (Gateway::admin), or stop that program"
     )]
     AdminPortTaken {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The port is not for everybody.
     #[error("not allowed to listen on {address}: ports below 1024 are the administrator's; choose a higher one")]
     NotAllowed {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// A text that was given as an address is none.
+    /// A text is no address.
     #[error("{text:?} is not an address to listen on; give one such as 127.0.0.1:8080, with port 0 for any free one")]
     Address {
         /// The text that cannot be read.
@@ -55,7 +55,7 @@ pub enum StartError {
     /// A file of tokens, keys or certificates cannot be used.
     #[error("{0}")]
     File(#[from] FileError),
-    /// A kind is to have no routes, and there is none of this name.
+    /// A kind should have no routes, but there is none of this name.
     #[error("the kind {kind:?} is to have no routes, and the engine has no such kind")]
     NoSuchKind {
         /// The name that was given.
@@ -64,9 +64,9 @@ pub enum StartError {
     /// The number of loops is out of range.
     #[error("cannot run {loops} loops: choose 1 to {most}")]
     Loops {
-        /// The number asked for.
+        /// The requested number.
         loops: usize,
-        /// The most there may be.
+        /// The most loops.
         most: usize,
     },
     /// The system allows too few open files.
@@ -92,7 +92,7 @@ pub enum StartError {
     Loop(io::Error),
 }
 
-/// Why a file of tokens, keys or certificates, or a URL of keys, cannot be used.
+/// The reason why a file of tokens, keys or certificates, or a URL of keys, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {why}")]
 pub struct FileError {

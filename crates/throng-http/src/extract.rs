@@ -1,4 +1,4 @@
-//! Extractors for an app's own routes: axum's, whose refusals are problem details like all others of the gateway.
+//! Extractors for an app's own routes: those of axum, with refusals as problem details like the gateway's.
 
 use crate::{problem::Problem, request::headers};
 use axum::{
@@ -14,9 +14,9 @@ use http::{HeaderMap, StatusCode, request::Parts};
 use serde::{Serialize, de::DeserializeOwned};
 use throng::journal::byte_order_mark;
 
-/// A body of JSON, in a request and in an answer, as [`axum::Json`].
+/// A JSON body, in a request or an answer, as [`axum::Json`].
 ///
-/// A request that does not say that its body is JSON is refused with 415, one that cannot be read with 400 and the field, line and column.
+/// A request whose `Content-Type` is not JSON is refused with 415, a malformed body with 400 and the field, line and column.
 ///
 /// ```
 /// # use throng_http::{Problem, extract::{Json, Path, Query}};
@@ -30,18 +30,18 @@ use throng::journal::byte_order_mark;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json<T>(pub T);
 
-/// The variable parts of a route's path, as [`axum::extract::Path`]; one that cannot be read is refused with 400 and its name.
+/// The variable parts of a route's path, as [`axum::extract::Path`]. A malformed one is refused with 400 and its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<T>(pub T);
 
-/// A request's query string, as [`axum::extract::Query`]; one that cannot be read is refused with 400 and the field.
+/// A request's query string, as [`axum::extract::Query`]. A malformed one is refused with 400 and the field.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);
 
-/// For a handler that reads a body by itself: its text is UTF-8, and it is not compressed, as far as the header fields say.
+/// Checks, for a handler that reads a body itself, that the header fields say UTF-8 and no compression.
 ///
 /// # Errors
-/// The charset or the coding that is named, with 415.
+/// A problem with status 415 that names the charset or the coding.
 pub fn check_encoding(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     headers::is_utf8(headers).and_then(|()| headers::uncoded(headers))
 }
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         headers::json_content(request.headers()).map_err(|problem| *problem)?;
-        // Its length was looked at before.
+        // The length was checked earlier.
         let body = Bytes::from_request(request, state).await;
         let body = body.map_err(|rejection| Problem::malformed(rejection.body_text()))?;
         match axum::Json::from_bytes(&body) {
@@ -85,7 +85,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 fn of_path(rejection: &PathRejection) -> Problem {
     let text = rejection.body_text();
     if rejection.status() != StatusCode::BAD_REQUEST {
-        // The route has not what its handler takes.
+        // The route lacks what its handler takes.
         return Problem::crashed(&text);
     }
     let field = match rejection {
@@ -115,7 +115,7 @@ fn of_query(rejection: &QueryRejection) -> Problem {
     Problem::unreadable("The query string", without_prefix(&rejection.body_text()))
 }
 
-/// axum's sentence without its beginning, which says no more than that something cannot be read.
+/// Returns axum's sentence without its uninformative beginning.
 fn without_prefix(text: &str) -> &str {
     text.split_once(": ").map_or(text, |(_, why)| why)
 }

@@ -1,4 +1,4 @@
-//! Following what happens, as a gateway shows it.
+//! Followers, as a gateway shows their events.
 
 use crate::problem::Problem;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use throng::{
 
 /// Bytes of a page's payloads after the first.
 const PAGE_BYTES: usize = 64 << 10;
-/// Bytes that an event takes in a page beside its payload, about.
+/// The approximate bytes of an event on a page besides its payload.
 const EVENT_BYTES: usize = 512;
 
 /// A page of events, with its memory.
@@ -23,8 +23,8 @@ pub(crate) struct Page {
     pub(crate) charge: Charge,
 }
 
-/// The next page, of at most so many events, once there are some. It is read once, and has room before; one with an event that is larger is
-/// read again with more.
+/// Waits for the next page, of at most this many events. It is read once, within the charged memory; if an event is larger, it is read
+/// again with more.
 pub(crate) async fn page(follower: &mut Follower, most: usize, share: &Share) -> Result<Page, FeedError> {
     let mut room = PAGE_BYTES + most * EVENT_BYTES;
     loop {
@@ -62,7 +62,7 @@ impl From<FeedError> for Problem {
     }
 }
 
-/// An event's members as a JSON object has them, without the braces and on one line: written once for all who follow.
+/// Returns an event's members as in a JSON object, without the braces and on one line: written once for all followers.
 pub(crate) fn members(event: &EntityEvent) -> &[u8] {
     event.shown(write)
 }
@@ -106,7 +106,7 @@ pub(crate) fn instant(micros: i64) -> String {
     jiff::Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
 }
 
-/// A payload that is JSON as it is; any other as a string.
+/// Returns a JSON payload as it is, and any other as a string.
 fn raw(payload: &[u8]) -> Box<RawValue> {
     if let Ok(json) = serde_json::from_slice(payload) {
         return json;

@@ -38,7 +38,7 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// The longest time that a start waits for keys that have to be fetched.
+/// The longest time for which a start waits for keys to be fetched.
 const FETCH_WAIT: Duration = Duration::from_secs(6);
 
 /// The HTTP gateway of an engine.
@@ -47,7 +47,7 @@ pub struct Gateway {
     address: Result<SocketAddr, StartError>,
     admin: Option<SocketAddr>,
     sources: Sources,
-    /// The number of loops at the start, and the most there may be.
+    /// The number of loops at the start, and the most.
     loops: (usize, usize),
     limits: Limits,
     routes: Option<axum::Router>,
@@ -63,7 +63,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway on a free port of 127.0.0.1, with one loop, and more when it is saturated and cores are free.
+    /// Returns a gateway on a free port of 127.0.0.1, with one loop, and more while it is saturated and cores are free.
     #[must_use]
     pub fn builder(engine: Engine) -> Self {
         let cores = thread::available_parallelism();
@@ -87,8 +87,8 @@ impl Gateway {
         }
     }
 
-    /// Listens there: `127.0.0.1:8080`. Port 0 takes any free one. Whoever reaches the address may ask everything, so bind
-    /// beyond loopback only behind something that decides who may.
+    /// Sets the address to listen on: `127.0.0.1:8080`. Port 0 takes any free one. Everybody who reaches the address may send requests, so
+    /// bind beyond loopback only with access control.
     #[must_use]
     pub fn bind(mut self, address: impl ToString) -> Self {
         let text = address.to_string();
@@ -103,8 +103,8 @@ impl Gateway {
         self
     }
 
-    /// Begins with one loop and starts others, up to this many, for new connections: one whenever all loops have been
-    /// saturated for two seconds while a core was free. Unless told, up to the number of cores less one.
+    /// Begins with one loop and starts others for new connections, up to this many: one whenever all loops were saturated for two seconds
+    /// while a core was free. The default is the number of cores less one.
     #[must_use]
     pub fn loops_up_to(mut self, most: usize) -> Self {
         self.loops = (1, most);
@@ -125,9 +125,9 @@ impl Gateway {
         self
     }
 
-    /// Adds an app's own routes. Its handlers run on the gateway's loops, so that an `ask` in one executes in place; they
-    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/` (but
-    /// for [`app_name`](Self::app_name)s), `/admin/`, `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
+    /// Adds an app's own routes. Its handlers run on the gateway's loops, so that an `ask` in one executes at once; they must not block.
+    /// Request bodies are read before the handler runs, up to their limit. Paths below `/api/` (except [`app_name`](Self::app_name)s),
+    /// `/admin/`, `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
     #[must_use]
     pub fn routes(mut self, routes: axum::Router) -> Self {
         self.routes = Some(match self.routes {
@@ -137,36 +137,36 @@ impl Gateway {
         self
     }
 
-    /// Lets whoever sends this token (`Authorization: Bearer …`) administrate, from anywhere, and nobody else. Without one, and without
-    /// an [`administrator`](Self::administrator), `/admin/` answers programs of this machine, by a listener bound to loopback and not through
-    /// a proxy; nobody else.
+    /// Makes holders of this token (`Authorization: Bearer …`) administrators, from anywhere. Without it and without an
+    /// [`administrator`](Self::administrator), `/admin/` answers only programs on this machine, through a listener bound to loopback and
+    /// not through a proxy.
     #[must_use]
     pub fn admin_token(mut self, token: impl Into<String>) -> Self {
         self.trust.guard.roles.token = Some(token.into());
         self
     }
 
-    /// Lets the caller of this name administrate as an [`Owner`](Role::Owner), however it is known.
+    /// Makes the caller of this name an [`Owner`](Role::Owner) in administration, whatever its credentials.
     #[must_use]
     pub fn administrator(self, name: impl Into<String>) -> Self {
         self.admin_role(name, Role::Owner)
     }
 
-    /// Gives the caller of this name a role in administration, however it is known.
+    /// Gives the caller of this name a role in administration, whatever its credentials.
     #[must_use]
     pub fn admin_role(mut self, name: impl Into<String>, role: Role) -> Self {
         self.trust.guard.roles.callers.push((name.into(), role));
         self
     }
 
-    /// Gives roles in administration by the tokens of a file, of lines `ROLE NAME HASH`. They are for administration alone.
+    /// Gives roles in administration by the tokens of a file with lines `ROLE NAME HASH`. These tokens are for administration alone.
     #[must_use]
     pub fn admin_tokens(mut self, file: impl Into<PathBuf>) -> Self {
         self.sources.admin_tokens = Some(file.into());
         self
     }
 
-    /// Gives roles in administration by a claim of JSON web tokens: the name of a role, or a list with some. A dot leads into an object, as
+    /// Gives roles in administration by a claim of JSON web tokens: the name of a role, or a list of names. A dot leads into an object, as
     /// in `realm_access.roles`.
     #[must_use]
     pub fn admin_claim(mut self, claim: impl Into<String>) -> Self {
@@ -174,40 +174,40 @@ impl Gateway {
         self
     }
 
-    /// Serves `/admin/` and `/metrics` there and no longer where the service itself is. Best on loopback: bound beyond it, and without a token
-    /// or an administrator, both are closed.
+    /// Serves `/admin/` and `/metrics` at this address and no longer at the service's. Best on loopback: bound beyond it without a token or
+    /// an administrator, both are closed.
     #[must_use]
     pub fn admin(mut self, address: SocketAddr) -> Self {
         self.admin = Some(address);
         self
     }
 
-    /// Asks callers for a token of this file: lines of `NAME HASH [UNTIL]`, as [`make_token`](crate::make_token) makes them. It is read again
-    /// when it changes. Whoever sends none, or one that is not taken, is refused with 401; health, `/docs` and `/openapi.json` are for everybody.
+    /// Authenticates callers by the tokens of this file: lines of `NAME HASH [UNTIL]`, as [`make_token`](crate::make_token) makes them. It
+    /// is read again when it changes. Requests without a valid token get 401; health, `/docs` and `/openapi.json` are open to everybody.
     #[must_use]
     pub fn tokens(mut self, file: impl Into<PathBuf>) -> Self {
         self.sources.tokens = Some(file.into());
         self
     }
 
-    /// Takes JSON web tokens of an issuer, as [`tokens`](Self::tokens) takes its own; both may be given.
+    /// Accepts JSON web tokens of an issuer. [`tokens`](Self::tokens) may be accepted as well.
     #[must_use]
     pub fn jwt(mut self, jwt: Jwt) -> Self {
         self.sources.jwt = Some(jwt);
         self
     }
 
-    /// Speaks TLS with its clients, and nothing else; by a listener for administration only if others than this machine can reach it. With a
-    /// client CA, a client's certificate says who asks.
+    /// Uses only TLS with clients; on a listener for administration only if others than this machine can reach it. With a client CA, a
+    /// client's certificate names the caller.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.sources.tls = Some(tls);
         self
     }
 
-    /// Reads further files at the start and whenever one of them changes, and hands their contents to `read`. A file that cannot be read or used
-    /// is told as those of [`tokens`](Self::tokens) are: the start fails, or later the log and `/health/ready` say so. A certificate in them
-    /// (PEM) is told for 30 days before it expires.
+    /// Reads further files at the start and whenever one of them changes, and passes their contents to `read`. A file that cannot be used
+    /// is reported like those of [`tokens`](Self::tokens): the start fails, or later the log and `/health/ready` say so. A certificate in
+    /// them (PEM) is reported from 30 days before it expires.
     #[must_use]
     pub fn watch_files(
         mut self,
@@ -219,57 +219,58 @@ impl Gateway {
         self
     }
 
-    /// Lets those in who show nothing, as nobody; [`authorize`](Self::authorize), entities and the app's handlers decide what they may. What is
-    /// shown and is wrong is refused all the same.
+    /// Admits requests without credentials as anonymous; [`authorize`](Self::authorize), entities and the app's handlers decide what they
+    /// may do. Wrong credentials are refused nevertheless.
     #[must_use]
     pub fn anonymous(mut self) -> Self {
         self.trust.guard.lets_anonymous = true;
         self
     }
 
-    /// Lets pages of this origin (`https://app.example`) ask the service, beside its own; `*` lets all. Administration is not for them. A browser lets a page of any site
-    /// send requests anywhere, and names the page's origin in them; those of others are refused with 403.
+    /// Lets pages of this origin (`https://app.example`) send requests, besides its own; `*` allows all. They cannot administrate. A
+    /// browser lets pages of any site send requests anywhere, and names the page's origin in them; those of other origins are refused with
+    /// 403.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.trust.guard.names.origins.push(origin.into());
         self
     }
 
-    /// The origin (`https://console.example`) of a proxy behind which the console stands. Pages of it administrate, and its host is a name
-    /// of the listener for administration; pages of any other origin but that listener's own do not, whatever
-    /// [`origin`](Self::origin) says.
+    /// Sets the origin (`https://console.example`) of a proxy in front of the console. Its pages may administrate, and its host is a name
+    /// of the listener for administration. Pages of any other origin but that listener's own may not, whatever [`origin`](Self::origin)
+    /// allows.
     #[must_use]
     pub fn admin_origin(mut self, origin: impl Into<String>) -> Self {
         self.trust.guard.names.admin_origins.push(origin.into());
         self
     }
 
-    /// A name of this service, as clients write it in a URL, without a port; `*` is any. While it is bound to loopback, it is asked under
-    /// `localhost`, an address, and the names given here, and a request for any other host is refused with 421: so a page whose own name was
-    /// made to point to this machine cannot ask it. Bound beyond loopback it has any name until it is told one.
+    /// Adds a name of this service, as clients write it in a URL, without a port; `*` is any. While the service is bound to loopback, it
+    /// accepts `localhost`, an address, and the names given here; a request for any other host is refused with 421. So a page whose own
+    /// host name was pointed to this machine cannot use it. Bound beyond loopback, it accepts any name until one is given.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.trust.guard.names.hosts.push(name.into());
         self
     }
 
-    /// Has no generic routes for a kind, and does not document it: only the app's own routes, entities and timers ask it.
+    /// Removes the generic routes and the documentation of a kind. Only the app's own routes, entities and timers can use it.
     #[must_use]
     pub fn without_routes(mut self, kind: impl Into<String>) -> Self {
         self.trust.hidden.push(kind.into());
         self
     }
 
-    /// Has the app's routes answer for this name directly below `/api/`, where an interface of old has it: `ui-context` is
-    /// `/api/ui-context` then, and no kind's list.
+    /// Lets the app's routes use this name directly below `/api/`, for an established interface: with `ui-context`, `/api/ui-context` is
+    /// the app's, and no kind's list.
     #[must_use]
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.trust.app_names.push(name.into());
         self
     }
 
-    /// Asks this about each access by the generic routes and by WebSocket: who asks, for which kind, entity and command. What it
-    /// returns is the answer, [`Problem::unauthorized`] or [`Problem::forbidden`] with a reason. It runs on the gateway's loops for each
+    /// Sets a hook that decides about each access by the generic routes and by WebSocket, given the caller, kind, entity and command. Its
+    /// result is the answer: [`Problem::unauthorized`] or [`Problem::forbidden`] with a reason. It runs on the gateway's loops for each
     /// request, and must not block.
     ///
     /// ```
@@ -288,9 +289,9 @@ impl Gateway {
         self
     }
 
-    /// Asks this about each event before a caller is shown it: in a page, a live stream or a subscription. What it refuses is left out, and the
-    /// numbers of the events that are shown have gaps then. The access names the entity. It runs on the gateway's loops for each event and each
-    /// reader, and must not block. [`LiveEvents`](crate::LiveEvents) and the console are not asked about.
+    /// Sets a hook that decides about each event before a caller gets it: in a page, a live stream or a subscription. Refused events are
+    /// left out, so the numbers of the events that a caller gets have gaps. The access names the entity. It runs on the gateway's loops for
+    /// each event and each reader, and must not block. [`LiveEvents`](crate::LiveEvents) and the console do not use it.
     ///
     /// ```
     /// # use throng_http::Gateway;
@@ -310,42 +311,42 @@ impl Gateway {
         self
     }
 
-    /// Tells clients apart by the last element of this header instead of by their address, for fairness under load: behind a
-    /// proxy that sets `X-Forwarded-For`, or by an API key. Only where every request comes through whoever sets it: a client
-    /// that may choose what it says is many clients.
+    /// Distinguishes clients by the last element of this header instead of their address, for fairness under load: behind a proxy that sets
+    /// `X-Forwarded-For`, or by an API key. Use it only if every request passes through a program that sets it. Otherwise a client could
+    /// pose as many.
     #[must_use]
     pub fn client_header(mut self, name: HeaderName) -> Self {
         self.trust.client_header = Some(name);
         self
     }
 
-    /// Believes [`client_header`](Self::client_header) only what comes from this address, a proxy's; others are told apart by their own. Unless
-    /// one is given, everybody is believed.
+    /// Accepts [`client_header`](Self::client_header) only from this address, a proxy's; other peers count by their address. By default it
+    /// is accepted from everybody.
     #[must_use]
     pub fn trusted_proxy(mut self, address: IpAddr) -> Self {
         self.trust.proxies.push(address.to_canonical());
         self
     }
 
-    /// Lets everybody ask this path of the app's own routes, as they may ask `/health/live`, also where callers have to be known.
+    /// Opens this path of the app's own routes to everybody, like `/health/live`, even if callers have to be authenticated.
     #[must_use]
     pub fn open_route(mut self, path: impl Into<String>) -> Self {
         self.trust.open_routes.push(path.into());
         self
     }
 
-    /// Says which parts of a path are secrets, decoded, so that the access log shows `*` in their place: whoever has the path of an
-    /// app's route may do what it does.
+    /// Sets a function that tells which parts of a path, decoded, are secrets. The access log shows `*` in their place, because a path
+    /// alone may be enough to use an app's route.
     #[must_use]
     pub fn secret_parts(mut self, is_secret: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.trust.is_secret = Some(Box::new(is_secret));
         self
     }
 
-    /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address (as
-    /// [`client_header`](Self::client_header) has it, if that is an address), protocol, method, path
-    /// without the query, caller, status, the problem's type, and microseconds from its arrival to its answer. Lines that cannot be written in
-    /// time are dropped and counted (`throng_http_access_log_dropped_total`).
+    /// Writes a line of JSON for each request, or for one in so many: time of the answer, the client's address (from
+    /// [`client_header`](Self::client_header), if that is an address), protocol, method, path without the query, caller, status, the
+    /// problem's type, and microseconds from its arrival to its answer. Lines that cannot be written in time are dropped and counted
+    /// (`throng_http_access_log_dropped_total`).
     #[must_use]
     pub fn access_log(mut self, log: AccessLog) -> Self {
         self.access_log = Some(log);
@@ -360,28 +361,29 @@ impl Gateway {
         self
     }
 
-    /// Says where the journal stands, for who administrates: `directory`, `postgresql` or `memory`, and which.
+    /// Sets the journal's medium (`directory`, `postgresql` or `memory`) and location, for administrators.
     #[must_use]
     pub fn journal_place(mut self, medium: &'static str, place: impl Into<String>) -> Self {
         self.place = Some((medium, place.into()));
         self
     }
 
-    /// Makes this a node of a cluster for who administrates: `GET /admin/cluster` and its like (`docs/console-api.md` says what they have).
+    /// Sets the cluster of this node, for administrators: `GET /admin/cluster` and further routes (see `docs/console-api.md`).
     #[must_use]
     pub fn cluster(mut self, cluster: impl Cluster) -> Self {
         self.cluster = Some(Box::new(cluster));
         self
     }
 
-    /// Tells clients at `GET /cluster` which node owns which shards. Who may ask the service's own routes may ask this one.
+    /// Sets the answer of `GET /cluster`, from which clients learn which node owns which shards. It is open to callers of the service's own
+    /// routes.
     #[must_use]
     pub fn owners(mut self, owners: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
         self.owners = Some(Box::new(owners));
         self
     }
 
-    /// Names in `Throng-Owner`, in each answer that an entity gave, the URL of the node that owns the entity's shard. It runs on the
+    /// Sets the function that returns the URL of a shard's owner, for the header `Throng-Owner` in each answer of an entity. It runs on the
     /// gateway's loops and must not block.
     #[must_use]
     pub fn tell_owner(mut self, owner: impl Fn(ShardId) -> Option<String> + Send + Sync + 'static) -> Self {
@@ -403,37 +405,38 @@ impl Gateway {
         self
     }
 
-    /// Asks this, whenever somebody looks at `/health/ready` or `/metrics`, how parts of the service are that have not
-    /// registered with [`Engine::checks`]. The service is not ready while one of them fails. It runs on the gateway's loops and must not block.
+    /// Sets a function that returns checks of the service's parts that are not registered with [`Engine::checks`]. It is called for each
+    /// request to `/health/ready` or `/metrics`. The service is not ready while a check fails. It runs on the gateway's loops and must not
+    /// block.
     #[must_use]
     pub fn health(mut self, checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
         self.checks.add(checks);
         self
     }
 
-    /// Adds to the OpenAPI document what [`describe`](Self::describe) cannot say: an object merged into it, with `paths`, `components`, `tags`.
+    /// Adds an object to the OpenAPI document that [`describe`](Self::describe) cannot produce, with `paths`, `components`, `tags`.
     #[must_use]
     pub fn openapi(mut self, fragment: Value) -> Self {
         self.about.fragments.push(fragment);
         self
     }
 
-    /// Keeps the port for itself, and refuses connections until it is [opened](Running::open): for a service that cannot serve yet.
+    /// Reserves the port, but refuses connections until it is [opened](Running::open): for a service that cannot serve yet.
     #[must_use]
     pub fn closed(mut self) -> Self {
         self.is_closed = true;
         self
     }
 
-    /// Starts it.
+    /// Starts the gateway.
     ///
     /// # Errors
-    /// The address cannot be listened on, or the system gives no threads.
+    /// [`StartError`]: the address cannot be listened on, a file cannot be used, or the system has no threads left.
     pub fn start(self) -> Result<Running, StartError> {
         self.start_watched(scale::LOOK_EVERY, None)
     }
 
-    /// Starts it; a test says what is seen of the machine.
+    /// Starts the gateway; a test supplies the observation of the machine.
     fn start_watched(mut self, look_every: Duration, seen: Option<scale::Sample>) -> Result<Running, StartError> {
         let (loops, most) = self.loops;
         for count in [loops, most] {
@@ -608,7 +611,7 @@ fn look_after_files(shared: &Arc<Shared>, is_over: std::sync::mpsc::Receiver<()>
     Ok(())
 }
 
-/// Starts a loop's thread; returns once its runtime is there.
+/// Starts a loop's thread, and returns once its runtime exists.
 fn spawn(number: usize, pass: Arc<WaitTimes>, start: Start) -> Result<(thread::JoinHandle<()>, Handle), StartError> {
     let (up, is_up) = std::sync::mpsc::channel();
     let run = move || match event_loop::runtime(&pass) {

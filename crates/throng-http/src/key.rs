@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 /// A key that belongs to somebody begins with this.
 const OWNED: char = '@';
-/// Characters that stand for the owner.
+/// The characters that stand for the owner.
 const OWNER_LENGTH: usize = 16;
 
 /// Returns a key as a client has written it, or the reason why it is none: of HTTP, of a WebSocket.
@@ -50,7 +50,7 @@ pub(crate) fn own_key<'a>(caller: Option<&str>, key: Cow<'a, str>) -> Cow<'a, st
     }
 }
 
-/// The key as its caller has written it.
+/// Returns the key as its caller has written it.
 pub(crate) fn written_key(own: &str) -> &str {
     let rest = own
         .strip_prefix(OWNED)

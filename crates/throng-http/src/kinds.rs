@@ -16,15 +16,15 @@ pub(crate) struct Names {
     /// The commands that clients may not ask.
     pub(crate) internal: Vec<String>,
     pub(crate) queries: Vec<&'static str>,
-    /// The rejections of the kind, as far as its schema tells.
+    /// The rejections of the kind, as far as its schema shows them.
     pub(crate) rejections: Vec<Refusal>,
     /// The kind has no generic routes.
     pub(crate) is_hidden: bool,
-    /// Its members have commands and nothing else: no events, no queries, no list.
+    /// True if it has only commands: no events, no queries, no list.
     pub(crate) is_actor: bool,
 }
 
-/// A way in which a kind says no.
+/// A rejection of a kind.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// The last part of the problem's `type`.
@@ -33,7 +33,7 @@ pub(crate) struct Refusal {
 }
 
 impl Kinds {
-    /// The first kind that says no by this code, and what that means.
+    /// Returns the first kind with this rejection code, and the rejection.
     pub(crate) fn rejection(&self, code: &str) -> Option<(&'static str, &Refusal)> {
         self.0.iter().find_map(|names| {
             let found = names.rejections.iter().find(|rejection| rejection.code == code)?;
@@ -55,12 +55,12 @@ impl Kinds {
 }
 
 impl Names {
-    /// The public command's own name for one in a path: the same, or its words joined by hyphens.
+    /// Returns the public command for a name in a path: the same, or its words joined by hyphens.
     pub(crate) fn command(&self, given: &str) -> Option<&str> {
         named(&self.commands, given)
     }
 
-    /// Why a client cannot ask for this: there is no such command, or it is not public.
+    /// Returns the problem for a command that does not exist, or is not public.
     pub(crate) fn no_command(&self, given: &str) -> Problem {
         match named(&self.internal, given) {
             Some(command) => Problem::not_public(self.kind, command),
@@ -73,7 +73,7 @@ impl Names {
     }
 }
 
-/// The one of these names that is given, as it is or with its words joined by hyphens.
+/// Returns the matching name, as it is or with its words joined by hyphens.
 fn named<'a>(names: &'a [String], given: &str) -> Option<&'a str> {
     let exact = names.iter().find(|name| *name == given);
     exact

@@ -1,5 +1,4 @@
-//! The HTTP gateway of Throng: every kind of the engine as routes, an app's own routes beside them, problem details,
-//! OpenAPI, metrics, health.
+//! The HTTP gateway of Throng: routes for every kind of the engine, an app's own routes, problem details, OpenAPI, metrics, health.
 //!
 //! ```
 //! use schemars::JsonSchema;
@@ -67,46 +66,46 @@
 //! | `GET /admin/audit`, `/admin/audit/export` | the actions of administration: by whom, why, and how they ended ([`Audit`]) |
 //! | all else | the app's [`routes`](Gateway::routes) |
 //!
-//! `HEAD` is answered as `GET` is, without the body, on each of them. `OPTIONS` is answered 204 with the methods of the path in
-//! `Allow`, unless the app has its own answer, or a browser's preflight is to be answered.
+//! `HEAD` is answered like `GET`, without the body, on each of them. `OPTIONS` is answered with 204 and the methods of the path in `Allow`,
+//! unless the app has its own answer, or it is a browser's preflight.
 //!
-//! All of them stand in `/openapi.json` and on `/docs`, generated from the types: the kinds' by themselves, an app's own
-//! as it describes them ([`Described`], [`Gateway::describe`]).
+//! All of them are listed in `/openapi.json` and on `/docs`, generated from the types: the kinds' automatically, an app's own from its
+//! descriptions ([`Described`], [`Gateway::describe`]).
 //!
-//! A command's name in the path is its serde name; `add-student` is taken for `add_student` and `AddStudent`, too.
-//! Parts of a path are percent-encoded UTF-8.
+//! A command's name in the path is its serde name; `add-student` also matches `add_student` and `AddStudent`. Parts of a path are
+//! percent-encoded UTF-8.
 //!
 //! Header fields honoured: `Idempotency-Key` (at most 255 characters: a command takes effect once under a key),
 //! `Request-Timeout` or `X-Request-Timeout` (seconds, or `500ms`; the deadline, 5 s unless said), `Last-Event-ID` on a live
 //! stream, `traceparent` (W3C trace context: a command runs in a span of that trace). Errors are [`Problem`] details (RFC 9457).
 //!
-//! A page or stream of events after the last event is empty, or waits. After a number that is beyond it, it is refused as
-//! `history-lost` (410): the number is of a history that a restore has taken back.
+//! A page or stream of events after the last event is empty, or waits. A number beyond the last event is refused as `history-lost` (410):
+//! it comes from a history that a restore has undone.
 //!
 //! # Who asks
 //!
-//! A command is a route if its kind names it in [`Entity::PUBLIC`](throng::model::Entity::PUBLIC); a kind may have no routes
-//! ([`Gateway::without_routes`]), and a hook decides about each access ([`Gateway::authorize`]). Callers are known by tokens
-//! ([`Gateway::tokens`]), JSON web tokens ([`Gateway::jwt`]) or certificates ([`Gateway::tls`]); administration may have a listener of its own
-//! ([`Gateway::admin`]). Every request is held against the names of the service and the origins of pages that may ask ([`Gateway::host`],
-//! [`Gateway::origin`]). `docs/security.md` has all of it.
+//! A command has a route if its kind lists it in [`Entity::PUBLIC`](throng::model::Entity::PUBLIC). A kind may have no routes
+//! ([`Gateway::without_routes`]), and a hook may decide about each access ([`Gateway::authorize`]). Callers are authenticated by tokens
+//! ([`Gateway::tokens`]), JSON web tokens ([`Gateway::jwt`]) or certificates ([`Gateway::tls`]). Administration may have its own listener
+//! ([`Gateway::admin`]). Every request is checked against the host names of the service and the allowed origins of pages
+//! ([`Gateway::host`], [`Gateway::origin`]). `docs/security.md` has the details.
 //!
-//! An app's own routes answer as the gateway's do: [`extract`] has axum's extractors with refusals that are problem details, and [`Problem`] is
-//! what a handler returns.
+//! An app's own routes answer like the gateway's: [`extract`] has axum's extractors with problem details as refusals, and a handler returns
+//! a [`Problem`].
 //!
 //! # A batch
 //!
-//! A loop is one thread with all of its connections. It reads every socket that is ready, executes the commands in place,
-//! and only then runs the engine's committer: one write and one sync for all of them, after which the answers go out. While
-//! the loop sits in the sync, the kernel collects the next batch; there is no timer and no hand-off to another thread.
+//! A loop is one thread with its connections. It reads every ready socket, executes the commands, and only then runs the engine's
+//! committer: one write and one sync for all of them, after which the answers are sent. During the sync, the kernel collects the next
+//! batch. There is no timer and no hand-off to another thread.
 //!
-//! A batch takes at most 5 ms of the loop's own CPU time or 8 MiB of bodies. What is ready beyond that waits for a later batch,
-//! in the order it came: a connection unread, so that its bytes stay in the kernel and waiting costs nothing. How many may wait
-//! follows from how fast the loop works them off: who would wait longer than 500 ms is refused with 503, from the head of the
-//! request alone, in a small part of the loop's time. Health, metrics and administration never wait and are never refused.
+//! A batch takes at most 5 ms of the loop's CPU time or 8 MiB of bodies. Requests beyond that wait for a later batch, in order: a
+//! connection waits unread, so that its bytes stay in the kernel and waiting costs nothing. The number that may wait follows from the
+//! loop's speed: a request that would wait longer than 500 ms is refused with 503, after reading only its head, in a small part of the
+//! loop's time. Health, metrics and administration never wait and are never refused.
 //!
-//! A request's age, on which its deadline rests, counts from the end of the loop's previous read pass, or from the moment the
-//! loop woke if it was idle: the earliest moment at which it can have come.
+//! A request's age, for its deadline, counts from the end of the loop's previous read pass or, if the loop was idle, from the moment it
+//! woke: the earliest moment at which the request can have arrived.
 //!
 //! # Limits
 //!

@@ -1,4 +1,4 @@
-//! Opening the port: one socket a loop, the kernel spreads connections over them.
+//! Opening the port: one socket a loop, over which the kernel spreads connections.
 
 use crate::error::StartError;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -18,7 +18,7 @@ fn refused(address: SocketAddr) -> impl Fn(io::Error) -> StartError {
     }
 }
 
-/// Opens as many listeners as there are loops, all on one port; [`another`] may come later if it may grow.
+/// Opens a listener for each loop, all on one port. If it may grow, [`another`] can be added later.
 pub(crate) fn listen(address: SocketAddr, loops: usize, may_grow: bool) -> Result<Vec<TcpListener>, StartError> {
     let listeners = bind(address, loops, may_grow)?;
     begin(&listeners)?;
@@ -39,7 +39,7 @@ pub(crate) fn bind(address: SocketAddr, loops: usize, may_grow: bool) -> Result<
     let refused = refused(address);
     let shared = loops > 1 || may_grow;
     if shared {
-        // A shared port would be shared with another gateway of the same user, too: look whether it is free at all.
+        // The port would also be shared with another gateway of the same user, so check that it is free.
         begin(&[open(address, false).map_err(&refused)?])?;
     }
     let first = open(address, shared).map_err(&refused)?;
@@ -67,16 +67,17 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Files that a process has open beside connections: the journal, the store, read models, listeners, event queues, a database's connections.
+/// The files that a process has open besides connections: the journal, the store, read models, listeners, event queues, a database's
+/// connections.
 const OWN_FILES: usize = 96;
 /// A gateway with fewer connections does not start.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Asks the system for enough file descriptors for so many connections, beside those of its own and so many others. Returns how many
-/// connections they are enough for.
+/// Requests enough file descriptors from the system for connections, the process's own files and `others`. Returns how many connections
+/// they suffice for.
 ///
 /// # Errors
-/// [`TooFewFiles`](StartError::TooFewFiles): they are enough for hardly any.
+/// [`TooFewFiles`](StartError::TooFewFiles): they suffice for hardly any.
 pub(crate) fn allow_files(connections: usize, others: usize) -> Result<usize, StartError> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let own = OWN_FILES + others;

@@ -1,4 +1,4 @@
-//! The gateway's metrics, besides those of the engine.
+//! The gateway's metrics, beside those of the engine.
 
 use crate::{limits::CONNECTION_BYTES, places::Places};
 use http::StatusCode;
@@ -103,7 +103,7 @@ struct LimitLabels {
     limit: &'static str,
 }
 
-/// Counters and histograms; those of every request are looked up once, at the start.
+/// Counters and histograms. Those that every request uses are looked up once, at the start.
 pub(crate) struct Metrics {
     requests: [[Counter; STATUSES.len()]; ROUTES.len()],
     seconds: [Histogram; ROUTES.len()],
@@ -200,7 +200,7 @@ impl Metrics {
         metrics
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub(crate) fn answered(&self, route: Route, status: StatusCode, took: Option<Duration>) {
         let class = usize::from(status.as_u16() / 100).clamp(2, 5) - 2;
         self.requests[route as usize][class].inc();
@@ -218,7 +218,7 @@ impl Metrics {
         others.fold(of(Route::Command), |all, (route, _)| all.and(&of(*route)))
     }
 
-    /// Returns the count of each limit that was reached, with the name of its setting.
+    /// Returns the number of times each limit was reached, with the name of its setting.
     pub(crate) fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LIMITS
             .iter()
@@ -230,12 +230,12 @@ impl Metrics {
         self.sockets.get()
     }
 
-    /// A limit was reached.
+    /// Counts a limit that was reached.
     pub(crate) fn limited(&self, limit: Limit) {
         self.limited[limit as usize].inc();
     }
 
-    /// A WebSocket was opened, until this is dropped.
+    /// Counts an open WebSocket, until the result is dropped.
     pub(crate) fn socket_opened(&self) -> Level {
         self.sockets.inc();
         Level(self.sockets.clone())
@@ -246,7 +246,7 @@ impl Metrics {
         self.tls_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// A request was answered with a problem of this type.
+    /// Counts a request that was answered with a problem of this type.
     pub(crate) fn problem(&self, slug: &str) {
         self.problems
             .get_or_create(&ProblemLabels {
@@ -265,7 +265,7 @@ impl Drop for Level {
     }
 }
 
-/// Gauges that are read when metrics are asked for.
+/// Gauges whose values are read when metrics are requested.
 #[derive(Debug)]
 struct Levels {
     connections: Share,

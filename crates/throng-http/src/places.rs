@@ -1,4 +1,4 @@
-//! Places that are counted: no more are taken than there are.
+//! Counted places: no more are taken than exist.
 
 use std::sync::{
     Arc,

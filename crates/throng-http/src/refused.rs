@@ -1,4 +1,4 @@
-//! Connections that were refused, for the log: at most once a second, however many there are.
+//! Refused connections, for the log: at most one line a second.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use std::{
 
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// Counts of refusals. All loops count; whichever sweeps next tells.
+/// Counts of refusals. All loops increase them; the loop that sweeps next logs them.
 #[derive(Default)]
 pub(crate) struct Refused {
     over_limits: AtomicU64,
@@ -37,7 +37,7 @@ impl Refused {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).why = Some(why.to_string());
     }
 
-    /// Tells what has gathered, if it is time.
+    /// Logs what has gathered, if it is time.
     pub(crate) fn tell(&self, now: Instant, most: usize) {
         let (over_limits, failed, why) = self.due(now);
         if over_limits > 0 {

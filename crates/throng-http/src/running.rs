@@ -21,22 +21,22 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-/// The longest time that a stop waits for the access log's last lines.
+/// The longest wait of a stop for the access log's last lines.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
 
-/// Reports a node's newest figures to the consoles of other nodes. Cheap to clone.
+/// Returns a node's newest figures for the consoles of other nodes. Clones share it.
 #[derive(Clone)]
 pub struct NodeReport(Weak<Shared>);
 
 impl NodeReport {
-    /// Returns the newest point of its series in short; `null` before the first, and after its end.
+    /// Returns the newest point of its series, summarized; `null` before the first, and after its end.
     #[must_use]
     pub fn now(&self) -> Value {
         self.0.upgrade().map_or(Value::Null, |shared| shared.console.now())
     }
 }
 
-/// A gateway that serves. Dropping it ends it at once, without the graces of [`stop`](Self::stop).
+/// A running gateway. Dropping it ends it at once, without the waits of [`stop`](Self::stop).
 pub struct Running {
     address: SocketAddr,
     admin: Option<SocketAddr>,
@@ -73,10 +73,10 @@ impl Running {
         }
     }
 
-    /// Takes connections from now on, if it was [closed](crate::Gateway::closed).
+    /// Accepts connections from now on, if it was [closed](crate::Gateway::closed).
     ///
     /// # Errors
-    /// [`PortTaken`](StartError::PortTaken): another program has begun to listen there meanwhile.
+    /// [`PortTaken`](StartError::PortTaken): another program has taken the port meanwhile.
     pub fn open(&mut self) -> Result<(), StartError> {
         let to_open = std::mem::take(&mut self.to_open);
         if to_open.is_empty() {
@@ -111,8 +111,8 @@ impl Running {
         format!("{scheme}://{}", self.address)
     }
 
-    /// The loops it was started with. What is spawned there executes in their turns, between the requests of connections, and what it
-    /// records is committed with theirs; it must not block. Over once the engine has stopped.
+    /// Returns the loops it was started with. Tasks spawned there run in their batches, between the requests of connections, and their
+    /// records are committed together; they must not block. The loops end once the engine has stopped.
     #[must_use]
     pub fn loops(&self) -> &[Handle] {
         &self.handles
@@ -130,14 +130,14 @@ impl Running {
         &self.shared.engine
     }
 
-    /// Stops gracefully: takes no connections any more, answers what is in flight within
-    /// [`Limits::drain`](crate::Limits::drain), then stops the engine with a last checkpoint.
+    /// Stops gracefully: accepts no more connections, answers what is in flight within [`Limits::drain`](crate::Limits::drain), then stops
+    /// the engine with a last checkpoint.
     pub async fn stop(mut self) {
         self.stage.send_replace(Stage::Draining);
         self.watches.clear();
-        // Nothing is ever sent: it ends when the last loop has dropped its end.
+        // Nothing is ever sent: the channel ends when the last loop has dropped its end.
         while self.drained.recv().await.is_some() {}
-        // The loops still run, and with them the committers: the engine's last commits land.
+        // The loops still run, and so do the committers: the engine's last commits land.
         self.shared.engine.stop().await;
         if let Some(log) = &self.shared.access_log {
             log.flush(FLUSH_WAIT);
@@ -145,15 +145,15 @@ impl Running {
         self.stage.send_replace(Stage::Over);
     }
 
-    /// [`stop`](Self::stop) for code that is not async; returns once the loops' threads have ended. It may be called anywhere, also on
-    /// a thread of an async runtime, which then does nothing else meanwhile.
+    /// [`stop`](Self::stop) for code that is not async; returns once the loops' threads have ended. It may be called anywhere, even on a
+    /// thread of an async runtime, which it blocks.
     pub fn stop_blocking(self) {
         let threads = self.threads.clone();
-        // On a thread of its own: a runtime cannot be entered where another one is at work.
+        // A separate thread: a runtime cannot be entered on a thread that already runs another one.
         let stopping = thread::Builder::new().name("throng-http-stop".into()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().build() {
                 Ok(runtime) => runtime.block_on(self.stop()),
-                // Without a runtime there is no waiting: the journal has all that was acknowledged.
+                // Without a runtime it cannot wait. The journal has everything acknowledged.
                 Err(error) => tracing::error!("cannot stop gracefully: {error}"),
             }
         });
@@ -167,11 +167,11 @@ impl Running {
         }
     }
 
-    /// Serves until SIGTERM or SIGINT (Ctrl-C) asks to stop, and [stops](Self::stop) gracefully, with a last checkpoint. A second
-    /// signal ends the process at once.
+    /// Serves until SIGTERM or SIGINT (Ctrl-C), and then [stops](Self::stop) gracefully, with a last checkpoint. A second signal ends the
+    /// process at once.
     ///
     /// # Errors
-    /// The system does not let signals be handled; the gateway is stopped then, too.
+    /// [`io::Error`]: the system does not allow signals to be handled. The gateway is stopped then, too.
     pub async fn run_until_signal(self) -> io::Result<()> {
         let signal = match StopSignal::watch() {
             Ok(signal) => signal.received().await,
@@ -181,11 +181,11 @@ impl Running {
         signal
     }
 
-    /// [`run_until_signal`](Self::run_until_signal) for code that is not async. It may be called anywhere, also on a thread of an
-    /// async runtime, which then does nothing else meanwhile.
+    /// [`run_until_signal`](Self::run_until_signal) for code that is not async. It may be called anywhere, even on a thread of an async
+    /// runtime, which it blocks.
     ///
     /// # Errors
-    /// The system does not let signals be handled; the gateway is stopped then, too.
+    /// [`io::Error`]: the system does not allow signals to be handled. The gateway is stopped then, too.
     pub fn run_until_signal_blocking(self) -> io::Result<()> {
         let signal = StopSignal::watch().map(StopSignal::wait);
         self.stop_blocking();

@@ -1,8 +1,8 @@
 //! The number of loops: one while it keeps up, another when it is saturated and a core is free.
 //!
-//! A loop more is only worth its own core: two loops that share one do less than one does. So the machine's idle cores are
-//! looked at, too, and a loop that was started stays: one that idles costs nothing. Connections stay where they are; the
-//! kernel gives each loop its part of the new ones.
+//! Another loop is only useful on its own core: two loops on one core do less than one does. So the machine's idle cores are measured, too.
+//! A loop that was started stays, since an idle one costs nothing. Connections stay on their loop; the kernel gives each loop its part of
+//! the new ones.
 
 use crate::{admission::WaitTimes, error::StartError, limits::LOOPS_MAX};
 use std::{
@@ -19,9 +19,9 @@ use std::{
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Looks in a row that must agree.
 const LOOKS: u32 = 4;
-/// A loop that waits for its sockets less than the rest of this share of its time is saturated.
+/// The busy share of time from which on a loop is saturated.
 const BUSY_SHARE: f64 = 0.9;
-/// Idle cores needed for another loop: the idle shares of all cores, added up.
+/// The idle cores needed for another loop: the idle shares of all cores, added up.
 const IDLE_CORES: f64 = 0.8;
 
 /// Measurements since the last look.
@@ -29,7 +29,7 @@ const IDLE_CORES: f64 = 0.8;
 pub(crate) struct Sample {
     /// The share of time that the least busy loop did not wait for its sockets.
     pub(crate) busy: f64,
-    /// Cores of the machine that did nothing.
+    /// The number of idle cores of the machine.
     pub(crate) idle_cores: f64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Decider {
 }
 
 impl Decider {
-    /// `true`: one loop more.
+    /// Takes a sample; returns true if another loop should start.
     pub(crate) fn look(&mut self, sample: Sample) -> bool {
         if sample.busy < BUSY_SHARE || sample.idle_cores < IDLE_CORES {
             self.agreed = 0;
@@ -50,7 +50,7 @@ impl Decider {
         if self.agreed < LOOKS {
             return false;
         }
-        // The new one is to show first what it changes.
+        // The effect of the new loop has to be seen first.
         self.agreed = 0;
         true
     }
@@ -58,10 +58,10 @@ impl Decider {
 
 /// Looks at loops and machine.
 pub(crate) struct Sampler {
-    /// The pass of each loop, and the time the loop had waited at the last look.
+    /// The wait times of each loop, and its total wait at the last look.
     loops: Vec<(Arc<WaitTimes>, Duration)>,
     looked: Instant,
-    /// Clock ticks all cores had idled at the last look.
+    /// The idle clock ticks of all cores at the last look.
     idle_ticks: Option<u64>,
 }
 
@@ -100,13 +100,13 @@ impl Sampler {
     }
 }
 
-/// Returns the clock ticks that all cores together have idled since the machine started;
-/// `None` where the system does not say.
+/// Returns the idle clock ticks of all cores together since the machine started; `None` if the system does not tell.
 pub(crate) fn idle_ticks() -> Option<u64> {
     parse_idle(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// The fourth number of the first line: user, nice, system, idle. Waiting for a disk is not free for a loop that syncs.
+/// Returns the fourth number of the first line (user, nice, system, idle). Waiting for a disk does not count as idle, since a loop that
+/// syncs needs it.
 fn parse_idle(stat: &str) -> Option<u64> {
     stat.lines()
         .next()?
@@ -117,7 +117,7 @@ fn parse_idle(stat: &str) -> Option<u64> {
         .ok()
 }
 
-/// Most loops a machine of so many cores gets unless it is told otherwise: one core is left for everybody else.
+/// Returns the most loops by default for this many cores: one core is left for other work.
 pub(crate) fn most(cores: usize) -> usize {
     cores.saturating_sub(1).clamp(1, LOOPS_MAX)
 }
@@ -125,7 +125,7 @@ pub(crate) fn most(cores: usize) -> usize {
 /// The threads of a gateway's loops.
 pub(crate) type Threads = Arc<Mutex<Vec<JoinHandle<()>>>>;
 
-/// Watches until the other end of `over` is dropped, or there are `most` loops; `sample` looks, `start` starts one of a number.
+/// Watches until the other end of `over` is dropped, or there are `most` loops. `sample` measures; `start` starts the loop of a number.
 pub(crate) fn watch(
     over: &Receiver<()>,
     every: Duration,

@@ -16,21 +16,21 @@ use tokio::sync::oneshot;
 /// The signals that ask a process to end.
 const SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
 
-/// SIGTERM, SIGINT (Ctrl-C), SIGHUP (its terminal was closed) and SIGQUIT, any of which asks for a graceful stop. The second one ends the
-/// process at once, with exit code 130. SIGHUP stays ignored where the process was started so (`nohup`).
+/// SIGTERM, SIGINT (Ctrl-C), SIGHUP (the terminal was closed) and SIGQUIT, each of which requests a graceful stop. The second signal ends
+/// the process at once, with exit code 130. SIGHUP stays ignored if the process was started so (`nohup`).
 pub struct StopSignal {
     signals: Signals,
     has_come: bool,
 }
 
-/// Between two looks whether a signal has come, where something else is waited for too.
+/// The interval of checks for a signal while waiting for something else, too.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl StopSignal {
-    /// Starts to watch. The first signal from now on is kept until it is waited for.
+    /// Starts to watch. The first signal from now on is kept until it is awaited.
     ///
     /// # Errors
-    /// The system does not let signals be handled.
+    /// [`io::Error`]: the system does not allow signals to be handled.
     pub fn watch() -> io::Result<Self> {
         // First, so that a signal that is handled at all is kept.
         let taken: Vec<i32> = SIGNALS
@@ -40,7 +40,7 @@ impl StopSignal {
         let signals = Signals::new(&taken)?;
         let asked_before = Arc::new(AtomicBool::new(false));
         for signal in taken {
-            // In this order: the first signal finds the flag down and raises it, the second finds it up.
+            // In this order: the first signal finds the flag unset and sets it, the second finds it set.
             flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked_before))?;
             flag::register(signal, Arc::clone(&asked_before))?;
         }
@@ -60,7 +60,7 @@ impl StopSignal {
         }
     }
 
-    /// Returns true if a signal has come.
+    /// True if a signal has arrived.
     pub fn has_come(&mut self) -> bool {
         self.has_come = self.has_come || self.signals.pending().next().is_some();
         self.has_come
@@ -77,19 +77,19 @@ impl StopSignal {
     /// Resolves with the first signal.
     ///
     /// # Errors
-    /// The system gives no thread to wait on.
+    /// [`io::Error`]: the system has no thread for the wait.
     pub async fn received(self) -> io::Result<()> {
         let (tell, told) = oneshot::channel();
         thread::Builder::new().name("throng-signals".into()).spawn(move || {
             self.wait();
-            // Nobody waits any more: then there is nobody to tell.
+            // The waiter may have gone.
             let _ = tell.send(());
         })?;
         told.await.map_err(io::Error::other)
     }
 }
 
-/// This process was started to outlive its terminal.
+/// True if this process was started to outlive its terminal.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,11 +1,11 @@
-//! Membership and ownership: the place where the nodes of a cluster meet.
+//! Membership and ownership: the directory that the nodes of a cluster share.
 //!
 //! A **node** is one run of one process. It **owns** shards, and opens a stream that may hold records of exactly these
-//! ([`Journal::open_shards`](crate::Journal::open_shards)). What a stream may hold never changes: a node that gains or loses shards ends its
-//! stream and opens the next one. So a shard's history is the streams that may hold its records, in the order of their writers' numbers,
-//! and whoever's stream is sealed can write nothing for any of its shards.
+//! ([`Journal::open_shards`](crate::Journal::open_shards)). The shards of a stream never change: a node that gains or loses shards ends its
+//! stream and opens the next one. So a shard's history consists of the streams that may hold its records, in the order of their writers'
+//! numbers, and a node whose stream is sealed can write nothing for any of its shards.
 //!
-//! Everything here is one conditional change of rows; no node decides for another one that lives.
+//! Every operation is one conditional change of rows. No node decides for another one that is alive.
 
 mod reach;
 
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// The number of a node, from its start to its end; never given again.
+/// The number of a node, from its start to its end. It is never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -44,18 +44,18 @@ pub struct Join {
     pub program: String,
     /// The service's release: shards go to nodes of an equal or greater one.
     pub app: u64,
-    /// The newest of what nodes ask of each other that it understands: a number that programs raise with each request or rule that those
-    /// before do not know. 0: of a program that did not say.
+    /// The newest feature that it understands: a number that programs raise with each request or rule that earlier programs do not know. 0:
+    /// the program did not report it.
     pub features: u32,
     /// The number of shards of the service.
     pub shards: u16,
-    /// The lease of its cluster, the same at all nodes. Zero: of a program that did not say.
+    /// The lease of its cluster, the same on all nodes. Zero: the program did not report it.
     pub lease: Duration,
     /// The kinds of entities that its program has.
     pub kinds: Vec<String>,
 }
 
-/// The release and features that a node must have to be let in: what a cluster was [finalized](Directory::finalize) at.
+/// The least release and features of a node that may join: those at which the cluster was [finalized](Directory::finalize).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Floor {
     /// The least [`Join::features`].
@@ -65,10 +65,10 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Says so if a node is of an older program or release.
+    /// Refuses a node of an older program or release.
     ///
     /// # Errors
-    /// [`Error::Refused`] in a sentence.
+    /// [`Error::Refused`] with a sentence.
     pub fn refuse(&self, join: &Join) -> Result<(), Error> {
         if join.features < self.features {
             return Err(Error::Refused(format!(
@@ -95,18 +95,18 @@ pub enum NodeState {
     Serving,
     /// The node gives its shards away.
     Draining,
-    /// The node has given everything away and gone.
+    /// The node has given away its shards and gone.
     Left,
-    /// Others have declared it dead: it can own nothing and open no stream any more.
+    /// Other nodes have declared it dead. It can own nothing and open no stream.
     Dead,
 }
 
 impl NodeState {
-    /// Checks a state that a node sends with a [beat](Directory::beat). A beat cannot end a node: it [leaves](Directory::leave), and with
-    /// that its streams end.
+    /// Checks a state that a node reports with a [beat](Directory::beat). A beat cannot end a node: it has to [leave](Directory::leave),
+    /// which also ends its streams.
     ///
     /// # Errors
-    /// [`Error::Refused`]: the state is none of a node that lives.
+    /// [`Error::Refused`]: a living node cannot have this state.
     pub fn said_by_a_beat(self, node: NodeId) -> Result<(), Error> {
         match self {
             Self::Serving | Self::Draining => Ok(()),
@@ -126,22 +126,22 @@ pub struct Node {
     pub said: Join,
     /// Its state.
     pub state: NodeState,
-    /// The number of its signs of life. A node whose number does not change is silent; times of day are not compared.
+    /// The number of its signs of life. A node whose number stays the same is silent; clocks are not compared.
     pub beat: u64,
-    /// Its connections to the database are gone: it is, too, or is cut off.
+    /// True if its connections to the database are gone, so that it is gone or cut off.
     pub is_disconnected: bool,
-    /// An operator has asked it to give away all it owns.
+    /// True if an operator asked it to give away all its shards.
     pub wants_drain: bool,
-    /// Nodes whose ports it is connected to, itself among them, as it [said](Directory::reach) last.
+    /// The nodes whose ports it is connected to, including itself, as it last [reported](Directory::reach).
     pub reaches: BTreeSet<NodeId>,
-    /// Others have [said](Directory::cut_off) that they cannot reach it, and it has not begun to drain yet.
+    /// True if other nodes have [reported](Directory::cut_off) that they cannot reach it, and it has not begun to drain yet.
     pub is_cut_off: bool,
-    /// The node is over, and its engine may still answer reads from memory: nobody can serve what it owned yet.
+    /// True if the node has ended, but its engine may still answer reads from memory, so that no other node can serve its shards yet.
     pub may_answer: bool,
 }
 
 impl Node {
-    /// Makes one that has not beaten yet.
+    /// Returns a node that has not beaten yet.
     #[must_use]
     pub fn new(id: NodeId, said: Join, state: NodeState) -> Self {
         Self {
@@ -157,33 +157,33 @@ impl Node {
         }
     }
 
-    /// Tells if it may own shards.
+    /// True if it may own shards.
     #[must_use]
     pub fn lives(&self) -> bool {
         matches!(self.state, NodeState::Serving | NodeState::Draining)
     }
 
-    /// Tells if it may be given shards.
+    /// True if it may be given shards.
     #[must_use]
     pub fn serves(&self) -> bool {
         self.state == NodeState::Serving && !self.is_cut_off
     }
 }
 
-/// The answer to a beat: all nodes that are not over, and the owners of the shards.
+/// The answer to a beat: all nodes that have not ended, and the owners of the shards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The cluster's id: another cluster has another one.
+    /// The unique id of the cluster.
     pub cluster: String,
     /// Raised by every change of owners or of nodes' states.
     pub version: u64,
-    /// The nodes that serve or drain, and those that left or died and still own something, in the order of their numbers.
+    /// The nodes that serve or drain, and those that left or died and still own shards, in the order of their numbers.
     pub nodes: Vec<Node>,
-    /// The owner of each shard, by its number; `None` as long as nobody has ever owned it.
+    /// The owner of each shard, by its number; `None` if it never had one.
     pub owners: Vec<Option<NodeId>>,
-    /// Shards that an operator wants at the node of this name while one serves; all of them stand in `owners`, too.
+    /// The shards that are pinned to the node of this name while one serves. All of them are in `owners`, too.
     pub pins: BTreeMap<ShardId, String>,
-    /// Whoever has less is not let in.
+    /// The least release and features of a node that may join.
     pub floor: Floor,
 }
 
@@ -202,7 +202,7 @@ impl View {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// A node that lives and does not know this feature.
+    /// Returns a living node that does not know this feature.
     #[must_use]
     pub fn without_feature(&self, feature: u32) -> Option<&Node> {
         self.nodes
@@ -220,10 +220,10 @@ impl View {
             .filter(|node| node.said.app > app)
     }
 
-    /// Says why a node cannot go with those that live.
+    /// Refuses a node that is incompatible with a living one.
     ///
     /// # Errors
-    /// [`Error::Refused`]: one of them has another lease, or has kinds that this node's program lacks and is of no older release.
+    /// [`Error::Refused`]: a living node has another lease, or is of no older release and has kinds that this node's program lacks.
     pub fn refuse(&self, join: &Join) -> Result<(), Error> {
         let living = self.nodes.iter().filter(|node| node.lives() && !node.is_disconnected);
         for said in living.map(|node| &node.said) {
@@ -251,10 +251,10 @@ impl View {
         Ok(())
     }
 
-    /// Says why these shards cannot be [pinned](Directory::pin) so.
+    /// Refuses to [pin](Directory::pin) these shards in this way, if necessary.
     ///
     /// # Errors
-    /// [`Error::Refused`] in a sentence.
+    /// [`Error::Refused`] with a sentence.
     pub fn refuse_pins(&self, shards: &ShardSet, to: Option<&str>) -> Result<(), Error> {
         let refuse = |why: String| Err(Error::Refused(why));
         if shards.is_empty() {
@@ -297,43 +297,44 @@ impl View {
     }
 }
 
-/// The place where the nodes of a cluster meet. Each method is atomic.
+/// The directory that the nodes of a cluster share. Each method is atomic.
 pub trait Directory: Send + Sync {
-    /// Joins: from now on others see this node. It owns nothing yet, and drains until a [beat](Self::beat) of it says that it serves. A drain that the
-    /// last node of its name was [asked](Self::ask_drain) for holds for this one.
+    /// Joins the cluster: other nodes see this node from now on. It owns nothing yet, and drains until a [beat](Self::beat) reports that it
+    /// serves. If an operator [asked](Self::ask_drain) the last node of its name to drain, that holds for this one.
     ///
     /// # Errors
-    /// The name is a living node's; the program or the release is below the [floor](Floor); the service has another number of shards; a node that
-    /// is none of a cluster lives on this journal; one that lives does not [go with it](View::refuse).
+    /// [`Error::Refused`]: a living node has the name, the program or release is below the [floor](Floor), the number of shards differs, an
+    /// engine outside the cluster uses this journal, or a living node is [incompatible](View::refuse).
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>>;
 
-    /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
+    /// Reports that a node lives, and that it [serves or drains](NodeState::said_by_a_beat).
     ///
     /// # Errors
-    /// [`Error::Gone`]: it was declared dead, or has left. [`Error::RolledBack`]: who owns what is not what was answered before, so
-    /// the node owns nothing any more and has to join again. Another state.
+    /// [`Error::Gone`]: it was declared dead, or has left. [`Error::RolledBack`]: the owners differ from an earlier answer, so the node
+    /// owns nothing any more and has to join again. [`Error::Refused`]: the state is not possible.
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>>;
 
-    /// Says which nodes a node is connected to, itself among them.
+    /// Reports the nodes that a node is connected to, including itself.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses.
     fn reach<'a>(&'a self, node: NodeId, reaches: &'a BTreeSet<NodeId>) -> Later<'a, Result<(), Error>>;
 
-    /// Has a node drain that serves and [gives way](View::gives_way), until a beat of it says that it drains. `false`: it does not any more.
+    /// Has a serving node drain that should [give way](View::gives_way), until its beat reports that it drains. `false`: it no longer
+    /// should.
     ///
     /// # Errors
-    /// [`Error::Gone`]: the one that asks is dead itself.
+    /// [`Error::Gone`]: the node that asks is dead itself.
     fn cut_off(&self, by: NodeId, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
-    /// Returns the view that all nodes see now, for callers that are no node.
+    /// Returns the present view, for callers that are no node.
     ///
     /// # Errors
     /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn view(&self) -> Later<'_, Result<View, Error>>;
 
-    /// The name of the node of a newer release than this one's that has left or died last, and for how long it is gone: for who has begun since, and
-    /// never saw it. A directory that does not know says nothing.
+    /// Returns the name of the last node of a newer release that has left or died, and the time since then: for a node that began later and
+    /// never saw it. A directory without that information returns `None`.
     ///
     /// # Errors
     /// [`Error::Backend`]: the database cannot be reached, or refuses.
@@ -342,41 +343,42 @@ pub trait Directory: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Which server of the database answers here: another one has another name, also where it is a copy. A directory that does not know says nothing.
+    /// Returns an identifier of the database server that answers, which differs between a server and its copy. A directory without that
+    /// information returns `None`.
     ///
     /// # Errors
-    /// The database cannot be reached, or refuses.
+    /// [`Error::Backend`]: the database cannot be reached, or refuses.
     fn server(&self) -> Later<'_, Result<Option<String>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Declares a node dead that has not beaten since, and seals all its streams: nothing of it can land any more. `false`: it has
-    /// beaten, or was no node that lives. Done by a node that itself is not dead.
+    /// Declares a node dead that has not beaten since, and seals all its streams, so that none of its appends can land. `false`: it has
+    /// beaten, or was not alive. The node that asks must itself be alive.
     ///
     /// # Errors
-    /// [`Error::Gone`]: the one that asks is dead itself.
+    /// [`Error::Gone`]: the node that asks is dead itself.
     fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>>;
 
-    /// Makes a node the owner of those of these shards that nobody owns, or that one owns that is dead or has left. Which they are.
+    /// Makes a node the owner of those of these shards that have no owner, or whose owner is dead or has left. Returns them.
     ///
     /// # Errors
     /// [`Error::Gone`]: the node is dead itself.
     fn take<'a>(&'a self, by: NodeId, shards: &'a ShardSet) -> Later<'a, Result<ShardSet, Error>>;
 
-    /// Makes another node that serves the owner of shards that this one owns, none of which an unsealed stream of it may hold.
+    /// Makes another serving node the owner of shards that this one owns. None of its unsealed streams may hold these shards.
     ///
     /// # Errors
-    /// [`Error::Gone`]: the one that gives is dead. A sentence says what else stands against it: then nothing is changed.
+    /// [`Error::Gone`]: the giving node is dead. [`Error::Refused`] with the reason otherwise; then nothing is changed.
     fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>>;
 
-    /// A node leaves: its streams are sealed, and what it still owns is free to be [taken](Self::take).
+    /// Ends a node: its streams are sealed, and its shards are free to be [taken](Self::take).
     ///
     /// # Errors
     /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>>;
 
-    /// Asks a node, by its name, to give away all it owns, or no longer to: [`wants_drain`](Self::wants_drain). `false`: no node of this
-    /// name lives.
+    /// Asks the node of this name to give away all its shards, or no longer to: [`wants_drain`](Self::wants_drain). `false`: no node of
+    /// this name is alive.
     ///
     /// # Errors
     /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
@@ -388,20 +390,21 @@ pub trait Directory: Send + Sync {
     /// [`Error::Backend`]: the database cannot be reached, or refuses; nothing was changed.
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
-    /// Pins shards to the node of this name: while it serves, their owners give them to it, and nobody takes them from it for the sake of
-    /// balance. Without a name: to none any more. It holds until it is said otherwise, whatever becomes of nodes.
+    /// Pins shards to the node of this name: while it serves, their owners give them to it, and balancing does not take them away. Without
+    /// a name they are unpinned. It holds until the next call, whatever happens to nodes.
     ///
     /// # Errors
-    /// [`Error::Refused`], and nothing was changed: no node of that name lives, or it gives away its shards, or one lives whose program
-    /// does not go by it; there is no such shard.
+    /// [`Error::Refused`], and nothing was changed: no node of that name is alive, it gives away its shards, a living node's program does
+    /// not know pins, or there is no such shard.
     fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>>;
 
-    /// Raises the floor to the least that the nodes that live have, so that none joins any more that has less; what it was, and what it is.
+    /// Raises the floor to the least that all living nodes have, so that older nodes can no longer join. Returns the former floor and the
+    /// new one.
     ///
     /// # Errors
-    /// [`Error::Refused`]: no node lives.
+    /// [`Error::Refused`]: no node is alive.
     fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>>;
 
-    /// Resolves when something has changed since this was called, as far as that is told, at the latest after this long.
+    /// Resolves after a change since this call, as far as changes are signalled, and at the latest after this time.
     fn changed(&self, at_most: Duration) -> Later<'_, ()>;
 }

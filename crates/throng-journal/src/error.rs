@@ -2,7 +2,7 @@
 
 use crate::{Address, Loss, NodeId, Position, WriterId};
 
-/// A journal or store could not do what was asked.
+/// The failure of a journal or store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Another engine holds the directory or database.
@@ -11,7 +11,7 @@ pub enum Error {
         /// The thing that is in use.
         what: String,
     },
-    /// Written by a program this one does not understand.
+    /// Another program has written it, in a format that this one does not know.
     #[error(
         "{what} has format version {found}, this program reads {expected}; use the program it was written by, or export it there and import it here"
     )]
@@ -23,17 +23,17 @@ pub enum Error {
         /// The version this program reads.
         expected: u32,
     },
-    /// Bytes that were synced once are not what was written.
+    /// Bytes that were synced have changed.
     #[error("damage at {position} ({place}): {why}; run `throng journal verify` on it, then restore a backup")]
     Damaged {
-        /// The commit that is damaged, or the first after which nothing can be read.
+        /// The damaged commit, or the first one after which nothing can be read.
         position: Position,
         /// File and offset, or table and row.
         place: String,
         /// The expectation and the finding.
         why: String,
     },
-    /// Commits that were durable are gone.
+    /// Commits that were durable are missing.
     #[error(
         "durable commits are lost from {place}: {loss}; restore a backup, or start once with `--accept-loss {}` to go on \
          without them, which is recorded in the journal",
@@ -45,8 +45,8 @@ pub enum Error {
         /// The lost part.
         loss: Loss,
     },
-    /// The database lacks what it had acknowledged to this engine: it was replaced by an older copy of itself. What is
-    /// lost was recorded.
+    /// The database lacks what it had acknowledged to this engine, because it was replaced by an older copy of itself. The loss was
+    /// recorded.
     #[error("the database was rolled back: {0}")]
     RolledBack(String),
     /// The writer was sealed: another engine has taken over.
@@ -55,7 +55,7 @@ pub enum Error {
     /// The node was declared dead, or has left: it has to join again.
     #[error("node {0} is no member of the cluster any more: it was silent for too long, or has left")]
     Gone(NodeId),
-    /// The request does not go with the other nodes, or with what is stored.
+    /// The request conflicts with the other nodes, or with what is stored.
     #[error("{0}")]
     Refused(String),
     /// The commit is unknown.
@@ -69,15 +69,15 @@ pub enum Error {
         /// The finding.
         why: String,
     },
-    /// The file system, network or database said no.
+    /// The file system, network or database returned an error.
     #[error("{doing} failed: {source}")]
     Io {
-        /// The attempt, with the file or address it was tried on.
+        /// The attempted operation, with its file or address.
         doing: String,
         /// The error of the system.
         source: std::io::Error,
     },
-    /// The database library said no.
+    /// The database library returned an error.
     #[error("{doing} failed: {why}")]
     Backend {
         /// The attempt.
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes the error of a database library, or of what else was asked, with what was being done.
+    /// Returns the error of a database library, with the attempted operation.
     pub fn backend(doing: impl Into<String>, why: impl ToString) -> Self {
         Self::Backend {
             doing: doing.into(),
@@ -96,26 +96,26 @@ impl Error {
         }
     }
 
-    /// For `map_err`: an I/O error with what was being done.
+    /// Returns a function for `map_err` that adds the attempted operation to an I/O error.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
 }
 
-/// An append that did not succeed, or something else that ends its writer: seal it, open a new one, and read what landed.
+/// The failure of an append, or another event that ends its writer. The caller has to seal it, open a new one, and read what landed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The writer was sealed; this commit is not in the journal and never will be.
     #[error("the writer is sealed: another engine has taken over")]
     Sealed,
-    /// The append failed, and may have landed all the same: only a seal tells.
+    /// The append failed, but may have landed. Only a seal decides that.
     #[error("the commit may or may not have landed: {0}")]
     InDoubt(String),
-    /// Not an append: the database lacks what it had acknowledged to this engine.
+    /// Found without an append: the database lacks what it had acknowledged to this engine.
     #[error("the database was rolled back: {0}")]
     RolledBack(String),
-    /// Not an append: what other engines know of the journal may have changed under this writer.
+    /// Found without an append: other engines' knowledge of the journal may have changed under this writer.
     #[error("the database has changed: {0}")]
     Changed(String),
 }

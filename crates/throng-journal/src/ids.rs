@@ -1,12 +1,12 @@
-//! The numbers and names everything else is told by.
+//! The numbers and names that identify everything else.
 
 use std::{fmt, str::FromStr};
 
-/// The number of a writer: one epoch of one node, new at every start. A greater number is later.
+/// The number of a writer: one epoch of one node, new at every start. Later writers have greater numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriterId(pub u64);
 
-/// The number of a commit within its writer's stream: 1, 2, 3, … without a gap. 0 is "before the first".
+/// The number of a commit within its writer's stream: 1, 2, 3, … without a gap. 0 means before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitNo(pub u64);
 
@@ -25,7 +25,7 @@ pub struct ShardId(pub u16);
 /// A place in a node's history: everything up to and including this commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The writer in whose stream the commit stands.
+    /// The writer of the commit's stream.
     pub writer: WriterId,
     /// The commit in that stream.
     pub commit: CommitNo,

@@ -1,13 +1,13 @@
-//! The streams and parts of a journal's history, for people who look at it.
+//! The streams and parts of a journal's history, for inspection by people.
 
 use crate::{CommitNo, Position, WriterId};
 
 /// Writers, and the files or tables that hold their commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// Writers from the newest on, at most the number that was asked for.
+    /// The newest writers, at most the requested number.
     pub writers: Vec<WriterEntry>,
-    /// Writers of which anything is known, listed or not.
+    /// The number of known writers, listed or not.
     pub writers_total: u64,
     /// Segments, the newest first; tables, the largest first.
     pub parts: Vec<PartEntry>,
@@ -24,13 +24,13 @@ pub struct WriterEntry {
     pub node: String,
     /// Its last durable commit; 0 before the first.
     pub last: CommitNo,
-    /// True if it was not sealed: its node may commit more.
+    /// True if it is not sealed: its node may commit more.
     pub is_open: bool,
-    /// When it began, microseconds since 1970-01-01 UTC, where that is known.
+    /// The time of its beginning, microseconds since 1970-01-01 UTC, if known.
     pub begun_micros: Option<i64>,
-    /// When it ended, where that is known.
+    /// The time of its end, if known.
     pub ended_micros: Option<i64>,
-    /// Segments with its commits, where there are segments.
+    /// The number of segments with its commits, if the journal has segments.
     pub segments: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct PartEntry {
     pub name: String,
     /// The first commit in it, of a segment.
     pub first: Option<Position>,
-    /// When it was begun, microseconds since 1970-01-01 UTC, of a segment.
+    /// The time of a segment's beginning, microseconds since 1970-01-01 UTC.
     pub begun_micros: Option<i64>,
     /// About how many rows it has, of a table.
     pub rows: Option<u64>,

@@ -1,4 +1,4 @@
-//! The truth: per writer one ordered, gapless stream of commits.
+//! The journal: one ordered, gapless stream of commits for each writer.
 
 use crate::{
     AppendError, Commit, CommitNo, Error, Inventory, Loss, NodeId, Place, Position, Record, Rest, ShardId, ShardSet,
@@ -6,12 +6,12 @@ use crate::{
 };
 use std::{future::Future, pin::Pin, sync::Arc};
 
-/// An answer that comes later; polled by whatever executor the engine runs on.
+/// A future answer. Any executor can poll it.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An answer at once (no executor, no allocation), or later.
 pub enum Maybe<'a, T> {
-    /// Here it is.
+    /// The value is available.
     Ready(T),
     /// The value has to be waited for.
     Later(Later<'a, T>),
@@ -25,7 +25,7 @@ pub enum Durability {
     Fsync,
     /// Acknowledged means handed to the operating system: survives `kill -9`, not power loss.
     Os,
-    /// Acknowledged means nothing: lost with the process.
+    /// Acknowledged commits are lost with the process.
     Memory,
 }
 
@@ -36,44 +36,44 @@ pub struct Opened {
     pub writer: WriterId,
 }
 
-/// A sealed stream that now belongs to the taker.
+/// A sealed stream, for its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The writer whose stream this says something of.
+    /// The writer of the stream.
     pub writer: WriterId,
-    /// Its last commit: nothing after it will ever land. 0 if it never committed.
+    /// Its last commit; 0 if it never committed. Nothing after it will ever land.
     pub last: CommitNo,
     /// The shards of which it may hold records; `None`: all.
     pub shards: Option<ShardSet>,
 }
 
-/// Decides that a record is over: nothing needs it any more.
+/// Decides whether a record is no longer needed.
 pub type Judge = Arc<dyn Fn(&Record<'_>, Stamp) -> bool + Send + Sync>;
 
 /// A removal from a stream's history.
 #[derive(Clone)]
 pub struct Prune {
-    /// The commits after this one, of its stream, …
+    /// The commit after which to begin, in its stream.
     pub after: Position,
-    /// … up to and including this one are looked at; fewer, where the journal removes by larger pieces.
+    /// The last commit to examine. A journal that removes in larger pieces may examine fewer.
     pub upto: CommitNo,
-    /// Says of each record whether it is over.
+    /// Accepts the records that are no longer needed.
     pub judge: Judge,
-    /// The history up to this commit says what entities, messages and timers are without what is over.
+    /// The history up to this commit has all that entities, messages and timers need in place of these records.
     pub replaced_by: Position,
     /// The treatment of records that are over.
     pub how: PruneHow,
 }
 
 impl Prune {
-    /// The replacement of a commit of which nothing is left, once so many of its records were taken now.
+    /// Returns the replacing commit of a commit without any record left, if this many of its records were removed now.
     #[must_use]
     pub fn emptied_by(&self, commit: &Commit, records: u64) -> Option<Position> {
         let before = commit.removal().and_then(|removal| removal.replaced_by);
         before.max((records > 0).then_some(self.replaced_by))
     }
 
-    /// Takes what is over out of a stream's commits in memory, until `stop` says so before one of them.
+    /// Removes the records from a stream's commits in memory, until `stop` returns true before one of them.
     pub fn in_memory<'a>(&self, commits: impl Iterator<Item = &'a mut Commit>, stop: impl Fn() -> bool) -> Pruned {
         let mut pruned = Pruned::default();
         let is_looked_at = |number: CommitNo| number > self.after.commit && number <= self.upto;
@@ -109,9 +109,9 @@ impl Prune {
 /// The treatment of records that are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PruneHow {
-    /// Nothing: it is only said what would go.
+    /// Removes nothing, and only reports.
     Dry,
-    /// Removes the records. Where the journal keeps an archive, they stay there.
+    /// Removes the records. An archive of the journal keeps them.
     #[default]
     Remove,
     /// Removes the records, also from the journal's archive.
@@ -121,20 +121,20 @@ pub enum PruneHow {
 /// The result of a removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// The last commit that was looked at; commit 0 if none was.
+    /// The last examined commit; commit 0 if none was.
     pub upto: CommitNo,
-    /// When it was made, microseconds since 1970-01-01 UTC.
+    /// The time of that commit, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
-    /// Records that are gone.
+    /// The number of removed records.
     pub records: u64,
-    /// Commits of which nothing is left.
+    /// The number of commits without any record left.
     pub commits: u64,
-    /// Bytes that were given back.
+    /// The bytes that were given back.
     pub bytes: u64,
 }
 
 impl Pruned {
-    /// Both together; the other one came later.
+    /// Adds a later result.
     pub fn add(&mut self, other: Self) {
         if other.upto > CommitNo(0) {
             (self.upto, self.at_micros) = (other.upto, other.at_micros);
@@ -171,39 +171,40 @@ impl Append {
     }
 }
 
-/// The truth. Commits of a writer are appended in the order of their numbers, the next one before the one before has
-/// resolved only while fewer than [`depth`](Journal::depth) are in flight.
+/// The journal. Commits of a writer are appended in the order of their numbers. A commit may be appended before the earlier ones have
+/// landed, as long as fewer than [`depth`](Journal::depth) are in flight.
 pub trait Journal: Send + Sync {
-    /// Opens a new, unsealed stream for a node, and seals the node's earlier ones: they can commit nothing any more.
+    /// Opens a new, unsealed stream for a node, and seals the node's earlier ones: they can commit nothing more.
     ///
     /// # Errors
-    /// In use, of another version, damaged below a synced position, or not reachable. [`Error::Sealed`] where another engine has taken
-    /// over from the one that has opened a writer here before, and lives: it is tried again.
+    /// [`Error::InUse`], [`Error::OtherVersion`], [`Error::Damaged`] below a synced position, or the journal cannot be reached.
+    /// [`Error::Sealed`] if another engine has taken over from an earlier writer of this process, and lives: the caller should try again.
     fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>>;
 
-    /// Opens a new, unsealed stream for a node of a cluster, that may hold records of these shards only, and seals the node's earlier ones.
-    /// Resolves once no other engine can answer from what it knows of these shards.
+    /// Opens a new, unsealed stream for a node of a cluster, which may hold records of these shards only, and seals the node's earlier
+    /// ones. Resolves once no other engine can answer from its knowledge of these shards.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`Error::Gone`] if the node was declared dead; [`Error::Refused`] if one of the shards is not the node's,
-    /// or the journal is one process's.
+    /// The errors of [`open`](Self::open); [`Error::Gone`] if the node was declared dead; [`Error::Refused`] if the node does not own one
+    /// of the shards, or the journal is for one process only.
     fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
         let why =
             format!("node {node} cannot own the shards {shards} here: this journal is one process's, not a cluster's");
         Box::pin(std::future::ready(Err(Error::Refused(why))))
     }
 
-    /// The sealed streams that may hold records of these shards, in the order of history: that of their writers' numbers.
+    /// Returns the sealed streams that may hold records of these shards, in the order of history, which is that of their writers' numbers.
     ///
     /// # Errors
-    /// Not reachable, or `by` is sealed.
+    /// `by` is sealed, or the journal cannot be reached.
     fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>>;
 
-    /// All streams from a writer's on, in the order of their writers' numbers, as they are at one moment: also those of other nodes, and
-    /// those that have not ended. Of the latter [`read`](Self::read) returns what is durable.
+    /// Returns the present streams from a writer's on, in the order of their writers' numbers, including those of other nodes and those
+    /// that have not ended. Of the latter, [`read`](Self::read) returns what is durable.
     ///
     /// # Errors
-    /// Not reachable; [`Error::Refused`] where the journal is one process's, which knows its streams by [`take`](Self::take).
+    /// [`Error::Refused`] if the journal is for one process, which knows its streams by [`take`](Self::take). Otherwise it cannot be
+    /// reached.
     fn streams(&self, _from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
         let why = "this journal is one process's, not a cluster's: it does not list its streams";
         Box::pin(std::future::ready(Err(Error::Refused(why.into()))))
@@ -212,45 +213,44 @@ pub trait Journal: Send + Sync {
     /// Appends a commit after its predecessor. The commit carries writer and number ([`crate::Stamp`]).
     fn append(&self, commit: Commit) -> Append;
 
-    /// Ends a stream: returns its last commit, once nothing of it can land any more.
+    /// Ends a stream, and returns its last commit once nothing more of it can land.
     ///
     /// # Errors
-    /// Not reachable; the stream's end is then still unknown. [`Error::RolledBack`]: the stream lacks commits that were acknowledged.
+    /// [`Error::RolledBack`]: the stream lacks acknowledged commits. After any other error the stream's end is still unknown.
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>>;
 
-    /// The commits after a position, in order, within its writer's stream: at least one if there is one, then as many
-    /// as fit in `bytes_max`. Empty at the end of what is durable. For commits of which [`prune`](Self::prune) left nothing the last
-    /// one of them may [stand](Commit::stands_for), without records.
+    /// Returns the commits after a position, in order, within its writer's stream: at least one if there is one, then as many as fit in
+    /// `bytes_max`. Empty at the end of what is durable. For commits without any record left after [`prune`](Self::prune), the last of them
+    /// may [stand](Commit::stands_for).
     ///
     /// # Errors
-    /// [`Error::Damaged`] names the first commit that cannot be read.
+    /// [`Error::Damaged`] with the first commit that cannot be read.
     fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>>;
 
-    /// The bodies of single records, in the order asked. Only for places after the last [`forget`](Journal::forget); older ones
-    /// are the store's.
+    /// Returns the bodies of single records, in the requested order. Only for places after the last [`forget`](Journal::forget); the store
+    /// has the older ones.
     ///
     /// # Errors
-    /// [`Error::NoCommit`] for a place this journal does not hold or has forgotten.
+    /// [`Error::NoCommit`] for a place that this journal does not hold or has forgotten.
     fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>>;
 
-    /// Syncs everything appended so far, whatever the durability: a checkpoint begins with it.
+    /// Syncs everything appended so far, whatever the durability. A checkpoint begins with it.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Backend`]: the sync failed. Nothing after the last successful one may be relied on.
+    /// [`Error::Io`] or [`Error::Backend`]: the sync failed. Only what an earlier sync covered is safe.
     fn sync(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// A checkpoint covers everything up to here: the journal may drop what it keeps in memory to find these commits.
-    /// History itself stays.
+    /// Lets the journal drop its index in memory of commits up to here, because a checkpoint covers them. History itself stays.
     fn forget(&self, upto: Position);
 
-    /// Takes the records that are over out of a stream's history, for good. Their commits' numbers stay taken, and every other
-    /// record stays where it is. Only for what is durable and covered by a checkpoint, from which nothing of it is read any more.
-    /// After a crash in the middle, some are gone and some are not, from the oldest on.
+    /// Removes the records that are no longer needed from a stream's history, for good. Their commits keep their numbers, and other records
+    /// keep their places. Only for history that is durable and covered by a checkpoint, and that nothing reads any more. After a crash,
+    /// only some of them may have been removed, beginning with the oldest.
     ///
     /// # Errors
-    /// [`Error::Backend`]: the journal keeps all of its history, or the database refuses. [`Error::Io`]: a file cannot be read or written.
+    /// [`Error::Backend`]: the journal never removes history, or the database refuses. [`Error::Io`]: a file cannot be read or written.
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         let at = prune.after;
         Box::pin(std::future::ready(Err(Error::backend(
@@ -259,61 +259,62 @@ pub trait Journal: Send + Sync {
         ))))
     }
 
-    /// Ends the present part of the history: everything committed so far may be [pruned](Self::prune) as a whole, however the journal
-    /// divides its history.
+    /// Ends the present part of the history, so that everything committed so far can be [pruned](Self::prune), in whatever parts the
+    /// journal stores its history.
     ///
     /// # Errors
-    /// The journal's; the writer is then over.
+    /// The journal's error; the writer has then ended.
     fn end_segment(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns the number of appends that may be in flight now: 1 while a sync is fast, more when it is slow and the device overlaps them.
+    /// Returns the number of appends that may be in flight now: 1 while a sync is fast, more while it is slow and the device overlaps
+    /// syncs.
     fn depth(&self) -> usize;
 
     /// Returns the failures that an acknowledged commit survives.
     fn durability(&self) -> Durability;
 
-    /// Returns true if the writer's engine may answer from memory now: no other engine has taken over, nor can one have answered since. A
-    /// journal that only one process can use says yes for ever.
+    /// True if the writer's engine may answer from memory now: no other engine has taken over, nor can one have answered since. A journal
+    /// for a single process always returns true.
     fn holds(&self, _writer: WriterId) -> bool {
         true
     }
 
-    /// Why a writer is over though no append has said so: another engine has taken over, or the database was rolled back.
+    /// Returns the reason why a writer has ended without a failed append: another engine has taken over, or the database was rolled back.
     fn ended(&self, _writer: WriterId) -> Option<AppendError> {
         None
     }
 
-    /// Losses of acknowledged commits that were found since the journal was opened. The last few.
+    /// Returns the last losses of acknowledged commits found since the journal was opened.
     fn losses(&self) -> Vec<Loss> {
         Vec::new()
     }
 
-    /// Returns true if there is room for more than the end of what was begun. Without it an engine takes no commands, and reads go on.
+    /// True if there is room for more than finishing what was begun. Without it an engine takes no commands, while reads go on.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Lists the parts of its history, of each at most `_limit`. Costs what it lists.
+    /// Lists the parts of its history, at most `_limit` of each sort. The cost is proportional to the list.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The history cannot be read.
     fn inventory(&self, _limit: usize) -> Later<'_, Result<Inventory, Error>> {
         Box::pin(std::future::ready(Ok(Inventory::default())))
     }
 
-    /// Bytes of history, where the journal knows them.
+    /// Returns the size of the history in bytes, if known.
     fn bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Bytes that it takes of the disk, with what stands beside it in the same place.
+    /// Returns the bytes that it takes of the disk, together with other files in the same place.
     fn disk_bytes(&self) -> Option<u64> {
         self.bytes()
     }
 
-    /// Bytes that it may take of the disk whatever is removed from its history, with what stands beside it in the same place.
+    /// Returns the bytes that it takes of the disk even without any history, together with other files in the same place.
     fn disk_bytes_min(&self) -> u64 {
         0
     }

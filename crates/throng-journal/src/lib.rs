@@ -1,8 +1,8 @@
-//! The ground of a Throng engine: the [`Journal`] (the truth), the [`Store`] and the [`Views`] (both can be rebuilt from it).
+//! The base of a Throng engine: the [`Journal`], and the [`Store`] and [`Views`], which can be rebuilt from it.
 //!
-//! A journal holds, for every **writer** (one epoch of one node), one ordered, gapless stream of **commits**. A
-//! [`Commit`] is a micro-batch: all that one turn of the engine decided, in one buffer, written with one write and made
-//! durable with one sync. Its format is drawn byte by byte in [`commit`].
+//! A journal holds, for every **writer** (one epoch of one node), one ordered, gapless stream of **commits**. A [`Commit`] is a
+//! micro-batch: everything that one batch of the engine decided, in one buffer, written with one write and made durable with one sync. The
+//! module [`commit`] describes its format byte by byte.
 //!
 //! ```
 //! use throng_journal::{Address, CommitBuilder, RecordKind, Stamp, WriterId, CommitNo, ShardId};
@@ -14,7 +14,7 @@
 //! assert_eq!((record.id, record.seq, record.name), ("C S 142-1", 1, "Opened"));
 //! ```
 //!
-//! A backend proves itself with the suites in `conformance` (a feature of that name).
+//! Every backend passes the suites in `conformance` (a feature of that name).
 //!
 //! # Who does what
 //!

@@ -1,20 +1,20 @@
-//! Commits that were durable once and are gone.
+//! Lost commits, which had been durable.
 
 use crate::{Address, Commit, CommitBuilder, CommitNo, Position, Record, RecordKind, ShardId, Stamp, WriterId};
 use std::fmt;
 
-/// Commits that were durable once and are gone. The store proves it, because a checkpoint covers only what is durable; or an engine
+/// Commits that had been durable and are missing. The proof is the store, because a checkpoint covers only durable commits, or an engine
 /// that wrote or read them.
 ///
-/// No journal with a proved loss is opened, unless a person accepts that very loss. It is then recorded in the journal,
-/// so that no check calls the journal sound any more.
+/// A journal with a proved loss is not opened, unless an operator accepts that very loss. The loss is then recorded in the journal, so that
+/// no check calls the journal sound any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The newest commit that is known to have been durable.
     pub covered: Position,
-    /// The newest commit at or before that which the journal holds; `0.0` if there is none.
+    /// The newest commit at or before it that the journal holds; `0.0` if there is none.
     pub held: Position,
-    /// Proof that there was such a commit.
+    /// The proof that there was such a commit.
     pub witness: Witness,
 }
 
@@ -23,7 +23,7 @@ pub struct Loss {
 pub enum Witness {
     /// The store covers what is lost.
     Store,
-    /// An engine wrote or read what is lost, and runs: the database was rolled back under it.
+    /// A running engine wrote or read what is lost: the database was rolled back under it.
     Engine,
 }
 
@@ -31,7 +31,7 @@ pub enum Witness {
 pub const ACCEPTED_LOSS_NODE: &str = "accepted-loss";
 
 impl Loss {
-    /// The commit that records the loss as accepted: the only one of a writer of its own.
+    /// Returns the commit that records the accepted loss: the only one of a new writer.
     #[must_use]
     pub fn accepted(&self, writer: WriterId, at_micros: i64) -> Commit {
         let body = format!(r#"{{"covered":"{}","held":"{}"}}"#, self.covered, self.held);
@@ -65,7 +65,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Returns the note of a check about a record that a loss was accepted.
+/// Returns the note of a check about a record of an accepted loss.
 pub(crate) fn told(record: &Record<'_>) -> String {
     let body = String::from_utf8_lossy(record.body);
     format!("durable commits were lost before this one, and that was accepted: {body}")

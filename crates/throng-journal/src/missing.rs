@@ -1,13 +1,13 @@
-//! Events that are not there where others follow.
+//! Events that are missing before later ones.
 
 use crate::{Address, Cut, Error, Position, Record};
 use std::collections::HashMap;
 
-/// Gaps that a store has met while it indexed a journal. What stood there was removed if a state follows that stands in for it: passes over history
-/// leave older states for a while, and take the events behind these. Otherwise it is lost.
+/// Gaps that a store has found while indexing a journal. A gap is a removal if a state follows that replaces the missing events: retention
+/// leaves older states for a while, and removes the events after these. Otherwise it is a loss.
 ///
-/// A copy keeps the events it had, also where those behind them were removed before they were copied. Nothing can follow such a beginning, so it
-/// is cut from the index.
+/// A copy keeps the events it had, even if later ones were removed before they were copied. Such a beginning without continuation is cut
+/// from the index.
 #[derive(Debug, Default)]
 pub struct MissingEvents {
     of: HashMap<Address, Gap>,
@@ -22,12 +22,12 @@ struct Gap {
 }
 
 impl MissingEvents {
-    /// The event `found` stands here, and the one before it is `before`.
+    /// Notes that the event `found` follows the event `before` at this position.
     pub fn note(&mut self, of: Address, (found, before): (u64, u64), at: Position) {
         self.of.insert(of, Gap { found, before, at });
     }
 
-    /// The record of a state, or of an end: what comes before it is not needed to know what the entity is.
+    /// Takes the record of a state or an end: earlier events of its entity are not needed.
     pub fn founded(&mut self, by: &Record<'_>) {
         if self.of.is_empty() {
             return;
@@ -44,7 +44,7 @@ impl MissingEvents {
         }
     }
 
-    /// The record of an end, before which the last events are missing: nothing is left of the entity as it was until then.
+    /// Takes the record of an end whose preceding events are missing: the entity's former data is gone.
     pub fn gone(&mut self, ended: &Record<'_>) {
         self.cuts.push(Cut {
             address: Address::new(ended.kind, ended.id),
@@ -53,10 +53,10 @@ impl MissingEvents {
         });
     }
 
-    /// All was read: gives what goes from the index for its gaps.
+    /// Returns the cuts of the index for all gaps, once everything was read.
     ///
     /// # Errors
-    /// [`Error::Damaged`], if events are missing that no state stands in for.
+    /// [`Error::Damaged`]: events are missing without a state that replaces them.
     pub fn check(&mut self) -> Result<Vec<Cut>, Error> {
         let first = self.of.iter().min_by_key(|(_, gap)| gap.at);
         first.map_or(Ok(std::mem::take(&mut self.cuts)), |(of, gap)| {
@@ -69,18 +69,18 @@ impl MissingEvents {
     }
 }
 
-/// The event after which an entity is rebuilt from its events, given the event of its newest state (`state`), its first event after that
-/// (`first`), and its last event when it ended last (`ended`). A 0 stands for none.
+/// Returns the event after which an entity is rebuilt from its events. `state` is the event of its newest state, `first` its first event
+/// after that, `ended` its last event when it last ended; 0 stands for none.
 ///
-/// An entity that ended may be gone: its index then begins after its end. Nothing else lets an index begin later than after the state.
+/// An entity that ended may have been removed: its index then begins after its end. Otherwise an index must begin right after the state.
 ///
 /// # Errors
-/// The `Err` is the number of the missing event.
+/// The number of the missing event.
 pub fn history_base(state: u64, first: Option<u64>, ended: u64) -> Result<u64, u64> {
     match first {
         Some(first) if first == state + 1 => Ok(state),
         Some(first) if first > ended + 1 => Err(state.max(ended) + 1),
-        // A removal that was cut off may have left some of what was before the end.
+        // An interrupted removal may have left some events before the end.
         _ => Ok(state.max(ended)),
     }
 }

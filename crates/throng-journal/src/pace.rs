@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// The pace of a checkpoint: at once (the default), or spread over a time, so that it takes little from what is served beside it. A store
-/// whose checkpoints cost little may ignore it.
+/// The pace of a checkpoint: at once (the default), or spread over a time, so that it takes little from other work. A store with cheap
+/// checkpoints may ignore it.
 #[derive(Clone, Default)]
 pub struct Pace {
     within: Duration,
@@ -11,7 +11,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Spread over so long, until it has become urgent: somebody waits for it, or too much gathers meanwhile.
+    /// Returns a pace that spreads the work over this time, until it becomes urgent because a caller waits or too much gathers meanwhile.
     pub fn within(within: Duration, is_urgent: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
             within,
@@ -19,8 +19,8 @@ impl Pace {
         }
     }
 
-    /// Returns the pause that is due once a part of the work (`done`, 0 to 1) was done in a time. A caller that pauses asks again every few
-    /// milliseconds, because it may become urgent.
+    /// Returns the pause due after a part of the work (`done`, 0 to 1) took this time. A caller that pauses asks again every few
+    /// milliseconds, because the work may become urgent.
     #[must_use]
     pub fn pause(&self, done: f64, took: Duration) -> Duration {
         match &self.is_urgent {

@@ -1,9 +1,9 @@
-//! Buffers that are used again and again: empty between two uses, and never large then.
+//! Reused buffers: empty between two uses, and then never large.
 
-/// A buffer that has grown beyond so many bytes gives its memory back.
+/// The size above which a buffer's memory is freed.
 pub const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
-/// Empties a buffer. A large one gives its memory back: otherwise the largest use would be paid for by each buffer for ever.
+/// Empties a buffer, and frees the memory of a large one. Otherwise each buffer would keep its largest size for ever.
 #[inline]
 pub fn empty<T>(buffer: &mut Vec<T>) {
     match buffer.capacity().saturating_mul(size_of::<T>()) <= SCRATCH_BYTES_MAX {

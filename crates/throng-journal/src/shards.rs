@@ -1,23 +1,23 @@
-//! Sets of shards: those a stream may hold records of, those a node owns.
+//! Sets of shards, for the streams that may hold their records and the nodes that own them.
 
 use crate::{Error, ShardId, WriterId};
 use std::{fmt, str::FromStr};
 
-/// A set of shards. As bytes: bit n (from the lowest of the first byte on) is shard n, and zeros at the end are left out, so that equal
-/// sets are equal bytes.
+/// A set of shards. As bytes, bit n (from the lowest of the first byte on) is shard n. Zeros at the end are left out, so that equal sets
+/// have equal bytes.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct ShardSet {
     bits: Vec<u8>,
 }
 
 impl ShardSet {
-    /// The first so many: all shards of an engine that has this number of them.
+    /// Returns the first `shards` shards: all shards of an engine with this number.
     #[must_use]
     pub fn first(shards: u16) -> Self {
         (0..shards).map(ShardId).collect()
     }
 
-    /// Reads what [`bytes`](Self::bytes) has written.
+    /// Reads the result of [`bytes`](Self::bytes).
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut set = Self { bits: bytes.to_vec() };
@@ -38,7 +38,7 @@ impl ShardSet {
         self.bits.get(byte).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// Adds one; `false` if it was there.
+    /// Adds a shard; `false` if it was present.
     pub fn insert(&mut self, shard: ShardId) -> bool {
         let (byte, bit) = place(shard);
         if byte >= self.bits.len() {
@@ -49,7 +49,7 @@ impl ShardSet {
         is_new
     }
 
-    /// Takes one out; `false` if it was not there.
+    /// Removes a shard; `false` if it was not present.
     pub fn remove(&mut self, shard: ShardId) -> bool {
         let is_there = self.contains(shard);
         if is_there {
@@ -75,7 +75,7 @@ impl ShardSet {
         self.bits.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// True for no shard: the set of a node that has just joined, or has given all away.
+    /// True for the empty set, of a node that has just joined or has given all away.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
@@ -101,10 +101,10 @@ impl ShardSet {
         self.iter().filter(|shard| !other.contains(*shard)).collect()
     }
 
-    /// Says so if a checkpoint of a stream that may hold these says something of others: those are covered by whoever owns them.
+    /// Refuses a checkpoint for shards that its stream cannot hold: their owners cover these.
     ///
     /// # Errors
-    /// [`Error::Refused`] names the stream and the others.
+    /// [`Error::Refused`] with the stream and the shards.
     pub fn refuse_beyond(&self, writer: WriterId, covered: &Self) -> Result<(), Error> {
         let others = covered.without(self);
         match others.is_empty() {
@@ -133,7 +133,7 @@ impl FromIterator<ShardId> for ShardSet {
     }
 }
 
-/// Written as ranges, `0-84,200`; nothing for none.
+/// Writes ranges, `0-84,200`; nothing for an empty set.
 impl fmt::Display for ShardSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shards = self.iter().map(|shard| shard.0).peekable();
@@ -153,13 +153,13 @@ impl fmt::Display for ShardSet {
     }
 }
 
-/// Digits alone, as they are written.
+/// Parses a number that consists of digits alone.
 fn number(word: &str) -> Option<u16> {
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| word.parse().ok()).flatten()
 }
 
-/// Read as they are written.
+/// Parses the form that `Display` writes.
 impl FromStr for ShardSet {
     type Err = String;
 

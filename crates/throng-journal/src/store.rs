@@ -1,4 +1,4 @@
-//! The store: states, the index of an entity's events, and system rows. It is written behind, and can be rebuilt from the journal.
+//! The store: states, the index of an entity's events, and system rows. Checkpoints write it, and it can be rebuilt from the journal.
 
 use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet, history_base};
 use std::{fmt, ops::Bound};
@@ -6,7 +6,7 @@ use std::{fmt, ops::Bound};
 /// An entity's state as the engine encoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredState {
-    /// The entity whose state this is.
+    /// The entity of this state.
     pub address: Address,
     /// The shard of that entity, fixed by its address and the number of shards.
     pub shard: ShardId,
@@ -58,19 +58,19 @@ pub struct EntityHead {
     pub seq: u64,
 }
 
-/// The rows that bring an entity back: its last stored state and the indexed events after it. The events after the last checkpoint are the
-/// engine's to add.
+/// The rows that an entity is loaded from: its last stored state and the indexed events after it. The engine adds the events since the last
+/// checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// The last stored state of the version asked for, if there is one; of any version, where the events before it are gone.
+    /// The last stored state of the requested version; of any version, if the earlier events were removed.
     pub state: Option<StoredState>,
     /// The events after that state (from the first there is, without one), up to the last checkpoint, in order.
     pub events: Vec<StoredEvent>,
 }
 
 impl Loaded {
-    /// The number of an event that is missing before the first one here. `ended` is the entity's last event when it ended last; 0: it never
-    /// did.
+    /// Returns the number of an event that is missing before the first one here. `ended` is the entity's last event when it last ended; 0:
+    /// it never did.
     #[must_use]
     pub fn missing_event(&self, ended: u64) -> Option<u64> {
         let state = self.state.as_ref().map_or(0, |state| state.seq);
@@ -82,18 +82,18 @@ impl Loaded {
 /// The changes of a checkpoint, which become true all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
-    /// Everything up to here is covered, of the shards that its writer's stream may hold. The store reads the journal's commits from what
-    /// it [covers](Store::covers) of these up to here and indexes their events by itself.
+    /// The position up to which the shards of the writer's stream are covered. The store itself reads the journal's commits from what it
+    /// [covers](Store::covers) of these up to here, and indexes their events.
     pub upto: Position,
-    /// The shards that are covered: those of the writer's stream.
+    /// The covered shards: those of the writer's stream.
     pub shards: ShardSet,
-    /// The sealed streams with records of these between what is covered and `upto`, in order, with their last commit.
+    /// The sealed streams with records of these between what is covered and `upto`, in order: the last commit of each.
     pub sealed: Vec<Position>,
-    /// States to keep, replacing earlier ones. They may be newer than `upto`, never newer than what is durable.
+    /// States that replace earlier ones. They may be newer than `upto`, but never newer than what is durable.
     pub states: Vec<StoredState>,
     /// The engine's own rows (timers, outbox, keys): key and value, or key and `None` to remove it.
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Entities whose oldest events are gone from here on, if only from the index.
+    /// Entities whose oldest events are to be removed from the index.
     pub cuts: Vec<Cut>,
     /// The pace at which it is made.
     pub pace: Pace,
@@ -104,18 +104,18 @@ pub struct Checkpoint {
 pub struct Covered {
     /// The shards that are covered alike, …
     pub shards: ShardSet,
-    /// … up to here; `None`: there was no checkpoint of them.
+    /// The position up to which they are covered; `None`: there was no checkpoint of them.
     pub upto: Option<Position>,
 }
 
-/// The part of an entity's history that goes.
+/// The part of an entity's history to be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The entity whose history is cut.
     pub address: Address,
-    /// Its events up to this one go.
+    /// The last event to be removed.
     pub upto: u64,
-    /// Its state goes too, and its entry in the list. Events after that one stay, and a state after one of those: it was created anew.
+    /// True if its state is removed too, and its entry in the list. Later events, and states after these, stay: it was created anew.
     pub is_gone: bool,
 }
 
@@ -135,33 +135,34 @@ impl fmt::Display for Compacted {
     }
 }
 
-/// Rows that can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and every
-/// [removal](Store::remove_prefix) since.
+/// Rows that can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), as a whole, and every later
+/// [removal](Store::remove_prefix).
 pub trait Store: Send + Sync {
-    /// Returns the positions up to which checkpoints cover these shards: each shard stands in one entry, and shards that are covered alike
-    /// share one.
+    /// Returns the positions up to which checkpoints cover these shards. Each shard is in one entry; shards with the same position share an
+    /// entry.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached, or is damaged. A damaged one can be removed and is rebuilt from
-    /// the journal.
+    /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached, or is damaged. A damaged store can be deleted; it is then rebuilt
+    /// from the journal.
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>>;
 
-    /// Makes a checkpoint true, atomically and durably. Called by one task of a node at a time; of several nodes side by side.
+    /// Applies a checkpoint, atomically and durably. One task of a node calls it at a time; several nodes may do so concurrently.
     ///
     /// # Errors
-    /// [`Error`] of any kind: nothing of the checkpoint is visible then; it may be tried again.
+    /// Any [`Error`]: nothing of the checkpoint is visible, and the caller may try again.
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>>;
 
-    /// An entity's state of this version, and the events after it. Empty for an entity the store has never heard of.
+    /// Returns an entity's state of this version, and the events after it. Empty for an entity that the store does not know.
     ///
-    /// The store does not judge what is missing before the first event: [`Loaded::missing_event`] does, by records it does not know.
+    /// Whether events are missing before the first one is not checked here, but by [`Loaded::missing_event`].
     ///
     /// # Errors
     /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or
     /// [`Error::Backend`]: the store cannot be reached.
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>>;
 
-    /// An entity's events after a sequence number, as far as they are not gone, in order: at most `limit` and, after the first, `bytes_max`.
+    /// Returns an entity's events after a sequence number, as far as they were not removed, in order: at most `limit` and, after the first,
+    /// `bytes_max`.
     ///
     /// # Errors
     /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or
@@ -174,7 +175,7 @@ pub trait Store: Send + Sync {
         bytes_max: usize,
     ) -> Later<'_, Result<Vec<StoredEvent>, Error>>;
 
-    /// The entities of a kind in the order of their ids, after an id.
+    /// Returns the entities of a kind after an id, in the order of their ids.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
@@ -186,7 +187,7 @@ pub trait Store: Send + Sync {
     /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>>;
 
-    /// System rows by their keys, in the order of these; `None` for one that is not there. By default they are read one after the other.
+    /// Reads system rows by their keys, in order; `None` for a missing row. By default they are read one by one.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
@@ -203,8 +204,8 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Shows the system rows whose key begins with a prefix and comes after another (`&[]`: from the first one on), in the order of
-    /// their keys, at most `rows_max`: no others are read.
+    /// Reads the system rows whose key begins with a prefix and comes after another (`&[]`: from the first one on), in the order of their
+    /// keys, at most `rows_max`. No others are read.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
@@ -219,8 +220,8 @@ pub trait Store: Send + Sync {
     /// Removes system rows whose key begins with a prefix and comes after another (`&[]`: from the first one on), in the order
     /// of their keys, at most `rows_max`. Returns the key of the last one removed; `None` once there is none.
     ///
-    /// What a call has removed may be there again after a crash, until the next [`advance`](Self::advance). Millions of rows
-    /// are removed in many calls, so that readers, and checkpoints of others, wait for one call at most.
+    /// After a crash, removed rows may be there again until the next [`advance`](Self::advance). Millions of rows are removed in many
+    /// calls, so that readers, and checkpoints of other nodes, wait for one call at most.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the store cannot be reached.
@@ -231,12 +232,11 @@ pub trait Store: Send + Sync {
         rows_max: usize,
     ) -> Later<'a, Result<Option<Vec<u8>>, Error>>;
 
-    /// Gives room back that no row needs any more, while everything else goes on. `None`: there is nothing for an operator to do, which is the
-    /// default.
+    /// Gives back unused room, without interrupting other work. `None`, the default: the store never needs it from an operator.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Backend`]: there is no room to do it, one is under way already, or the store failed meanwhile. The store
-    /// is as it was then.
+    /// [`Error::Io`] or [`Error::Backend`]: there is no room to do it, a compaction is under way, or the store failed. The store is
+    /// unchanged.
     fn compact(&self) -> Later<'_, Result<Option<Compacted>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }

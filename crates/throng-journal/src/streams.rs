@@ -1,8 +1,8 @@
-//! The streams of a journal as one history: what may be told next, and how far all is told.
+//! The streams of a journal as one history: which commits may be delivered next, and how far all was delivered.
 //!
-//! Streams of nodes that own other shards grow side by side. What is told of them keeps the order of every shard, and so of every entity: a
-//! stream is only told once those before it that may hold records of one of its shards have ended and are told. Between entities of
-//! different nodes no order is promised.
+//! Streams of nodes that own different shards grow concurrently. Their delivery keeps the order of every shard, and so of every entity: a
+//! stream is delivered only once all earlier ones that may hold records of one of its shards have ended and were delivered. Between
+//! entities of different nodes no order is promised.
 
 use crate::{Commit, CommitNo, Error, Journal, Position, ShardSet, WriterId};
 use std::{
@@ -14,17 +14,17 @@ use std::{
 /// A stream of a journal: the shards it may hold, and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Whoever writes it, or has.
+    /// The stream's writer.
     pub writer: WriterId,
     /// The shards whose records it may hold; `None`: all.
     pub shards: Option<ShardSet>,
-    /// The last commit that is durable; 0 before the first.
+    /// The last durable commit; 0 before the first.
     pub last: CommitNo,
     /// No commit will ever follow `last`.
     pub is_sealed: bool,
 }
 
-/// Durable commits of one stream that follow each other.
+/// Consecutive durable commits of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The commit before the first of them.
@@ -34,13 +34,13 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Its first commits: at least one, then as many as fit in `bytes_max`.
+    /// Reads its first commits: at least one, then as many as fit in `bytes_max`.
     ///
     /// # Errors
-    /// The journal cannot be read, or does not hold what it said was durable.
+    /// The journal cannot be read, or does not hold what was reported as durable.
     pub async fn read(self, journal: &dyn Journal, bytes_max: usize) -> Result<Vec<Commit>, Error> {
         let mut commits = journal.read(self.after, bytes_max).await?;
-        // One without records may stand for the last of them and for some that follow, once their owner has removed all of these.
+        // A commit without records may stand for the last of them and some later ones, if their owner has emptied all of these.
         commits.retain(|commit| commit.first() <= self.upto);
         if commits.is_empty() {
             return Err(Error::NoCommit(Position::new(
@@ -52,10 +52,10 @@ impl Stretch {
     }
 }
 
-/// The part of a history that is told: for each stream named here up to this commit, all of those with a smaller writer than the last one
-/// named, nothing of those with a greater one. A history without a cluster needs one [`Position`] for it.
+/// The part of a history that was delivered: each stream named here up to this commit, all streams with a smaller writer than the last one
+/// named, and none with a greater one. A history without a cluster needs one [`Position`] for it.
 ///
-/// Written as its positions, `3.1071,7.22`; nothing for a history of which nothing is told.
+/// Its text is its positions, `3.1071,7.22`; empty if nothing was delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
     upto: BTreeMap<WriterId, CommitNo>,
@@ -69,7 +69,7 @@ impl From<Position> for Positions {
     }
 }
 
-/// Collects positions; of one stream the last one counts.
+/// Collects positions. If a stream occurs several times, its last position counts.
 impl FromIterator<Position> for Positions {
     fn from_iter<I: IntoIterator<Item = Position>>(positions: I) -> Self {
         let positions = positions.into_iter();
@@ -80,27 +80,27 @@ impl FromIterator<Position> for Positions {
 }
 
 impl Positions {
-    /// The first stream of which something may be left to tell: [`Journal::streams`] need not say more of those before it.
+    /// Returns the first stream that may have something left to deliver. [`Journal::streams`] need not return earlier ones.
     #[must_use]
     pub fn first(&self) -> WriterId {
         self.upto.first_key_value().map_or(WriterId(0), |(first, _)| *first)
     }
 
-    /// Returns the position of each stream that is not told to its end, and of the last one that was begun.
+    /// Returns the position of each stream that was not delivered to its end, and of the last one begun.
     pub fn positions(&self) -> impl Iterator<Item = Position> {
         let upto = self.upto.iter();
         upto.map(|(writer, commit)| Position::new(*writer, *commit))
     }
 
-    /// True if this commit and all before it in its stream are told.
+    /// True if this commit and all earlier ones of its stream were delivered.
     #[must_use]
     pub fn has(&self, position: Position) -> bool {
         let Position { writer, commit } = position;
         self.upto_of(writer).is_none_or(|upto| commit <= upto)
     }
 
-    /// Everything that the other one tells is told here, too. Of a stream that only one of them names this can be said only where its end need
-    /// not be known: drop [what is over](Self::drop_ended) first.
+    /// True if everything that the other one includes was delivered here, too. For a stream that only one of them names, this is known only
+    /// if its end does not matter, so [drop ended streams](Self::drop_ended) first.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         let mut of_other = other.upto.iter();
@@ -112,7 +112,7 @@ impl Positions {
                 .all(|(writer, upto)| other.upto_of(*writer).is_some_and(|other| other <= *upto))
     }
 
-    /// Adds everything that the other one tells.
+    /// Adds everything that the other one includes.
     pub fn join(&mut self, other: &Self) {
         let names: BTreeSet<WriterId> = self.upto.keys().chain(other.upto.keys()).copied().collect();
         let upto = names.into_iter().filter_map(|writer| {
@@ -122,7 +122,7 @@ impl Positions {
         self.upto = upto.collect();
     }
 
-    /// Returns the number of commits told beyond the other one; `None` if that depends on where streams end.
+    /// Returns the number of commits delivered beyond the other one; `None` if that depends on where streams end.
     #[must_use]
     pub fn more_than(&self, other: &Self) -> Option<u64> {
         let names: BTreeSet<WriterId> = self.upto.keys().chain(other.upto.keys()).copied().collect();
@@ -134,7 +134,7 @@ impl Positions {
         Some(more)
     }
 
-    /// No longer names streams that have ended and are told to their ends.
+    /// Removes the names of streams that have ended and were delivered to their ends.
     pub fn drop_ended(&mut self, streams: &[Stream]) {
         let last = self.upto.last_key_value().map(|(last, _)| *last);
         let over = streams.iter().filter(|stream| self.is_over(stream));
@@ -143,7 +143,7 @@ impl Positions {
             .retain(|writer, _| Some(*writer) == last || !over.contains(writer));
     }
 
-    /// Up to which of its commits a stream is told; `None`: to its end.
+    /// Returns the commit up to which a stream was delivered; `None`: to its end.
     #[must_use]
     pub fn upto_of(&self, writer: WriterId) -> Option<CommitNo> {
         match (self.upto.get(&writer), self.upto.last_key_value()) {
@@ -153,7 +153,7 @@ impl Positions {
         }
     }
 
-    /// Returns the next stretch of each stream in which something is not told; they may be told in any order.
+    /// Returns the next stretch of each stream that has something to deliver. They may be delivered in any order.
     #[must_use]
     pub fn next(&self, streams: &[Stream]) -> Vec<Stretch> {
         let (mut next, mut open) = (Vec::new(), Vec::<&Stream>::new());
@@ -172,10 +172,10 @@ impl Positions {
         next
     }
 
-    /// Everything up to this commit of its stream is told now, of what [`next`](Self::next) has found in these streams.
+    /// Notes that everything up to this commit of its stream was delivered, as returned by [`next`](Self::next) for these streams.
     pub fn tell(&mut self, upto: Position, streams: &[Stream]) {
         let last = self.upto.last_key_value().map(|(last, _)| *last);
-        // Those it goes past are named, since nothing of them is told.
+        // Streams that it passes over are named, since nothing of them was delivered.
         let is_passed = |stream: &&Stream| stream.writer < upto.writer && last.is_none_or(|last| stream.writer > last);
         let passed: Vec<WriterId> = streams
             .iter()
@@ -188,7 +188,7 @@ impl Positions {
         self.drop_ended(streams);
     }
 
-    /// Returns the number of commits of these streams that are not told.
+    /// Returns the number of commits of these streams that were not delivered.
     #[must_use]
     pub fn untold(&self, streams: &[Stream]) -> u64 {
         let untold = |stream: &Stream| stream.last.0.saturating_sub(self.of(stream).0);
@@ -199,7 +199,7 @@ impl Positions {
         self.upto_of(stream.writer).unwrap_or(stream.last)
     }
 
-    /// True if the stream has ended and is told to its end, or need not be named.
+    /// True if the stream has ended and was delivered to its end, or need not be named.
     fn is_over(&self, stream: &Stream) -> bool {
         let is_named = self.upto.contains_key(&stream.writer);
         let is_before = self
@@ -210,7 +210,7 @@ impl Positions {
     }
 }
 
-/// Both may hold records of one shard.
+/// True if both may hold records of one shard.
 fn share(one: &Stream, other: &Stream) -> bool {
     match (&one.shards, &other.shards) {
         (Some(one), Some(other)) => one.overlaps(other),

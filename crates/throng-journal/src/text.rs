@@ -1,8 +1,8 @@
-//! Text that comes from outside.
+//! Text from outside.
 
-/// Why JSON that begins with a byte order mark cannot be read, in a part of a sentence; `None` if it begins with none.
+/// Returns the reason, as part of a sentence, why JSON with a byte order mark cannot be read; `None` if it has none.
 ///
-/// Some editors and shells write one before all text. A parser of JSON expects a value there, and says no more than that.
+/// Some editors and shells write such a mark. A JSON parser would only report that it expected a value.
 #[must_use]
 pub fn byte_order_mark(text: &[u8]) -> Option<&'static str> {
     text.starts_with(b"\xEF\xBB\xBF")

@@ -1,5 +1,5 @@
-//! The output of every journal's tools: the contents of a history, and the faults in it. Each backend walks its own history and adds what
-//! only it has.
+//! The output of every journal's tools: the contents of a history, and its faults. Each backend walks its own history and adds what is
+//! specific to it.
 
 use crate::{Address, Commit, Error, Position, Record, RecordKind, WriterId, loss};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-/// The parts to look at beside the summary.
+/// The parts to show besides the summary.
 #[derive(Clone, Debug)]
 pub struct InspectOptions {
     /// Show this entity's records.
@@ -34,18 +34,18 @@ impl Default for InspectOptions {
 pub struct WriterLine {
     /// The writer's number, from 1; each epoch of an engine has its own.
     pub writer: u64,
-    /// The node it was an epoch of.
+    /// The node of the epoch.
     pub node: String,
-    /// True if it can commit nothing any more; `None` where the journal does not note it.
+    /// True if it can commit nothing more; `None` if the journal does not record that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sealed: Option<bool>,
     /// Its whole commits.
     pub commits: u64,
     /// The bytes of these in the journal, with their headers.
     pub bytes: u64,
-    /// When the first was made, microseconds since 1970-01-01 UTC; 0 without one.
+    /// The time of the first, microseconds since 1970-01-01 UTC; 0 without one.
     pub first_at_micros: i64,
-    /// When the last was made.
+    /// The time of the last.
     pub last_at_micros: i64,
 }
 
@@ -62,9 +62,9 @@ pub struct HistoryLine {
     pub entity: String,
     /// Its sequence number.
     pub seq: u64,
-    /// The event's or command's name, the timer's, or the idempotency key; for a message that was taken, what came of it.
+    /// The name of the event, command or timer, or the idempotency key; for a message that was taken, the outcome.
     pub name: String,
-    /// The body, where it is text; else how long it is.
+    /// The body if it is text; else its length.
     pub body: String,
 }
 
@@ -77,11 +77,11 @@ pub struct Contents {
     pub commits: u64,
     /// The number of records by kind, entity kind and name.
     pub records: BTreeMap<String, u64>,
-    /// The records asked for.
+    /// The requested records.
     pub history: Vec<HistoryLine>,
-    /// More than were to be shown matched.
+    /// True if more records matched than are shown.
     pub history_cut: bool,
-    /// Places that cannot be read or are worth knowing; a check says more.
+    /// Places that cannot be read or are noteworthy. A check has details.
     pub findings: Vec<String>,
 }
 
@@ -193,7 +193,7 @@ impl fmt::Display for Contents {
 /// Something found while checking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The commit it concerns, written `writer.commit`; `0.0` where none can be named.
+    /// The commit it concerns, written `writer.commit`; `0.0` if none can be named.
     pub position: String,
     /// The place (file and offset, table and row), or the entity.
     pub place: String,
@@ -240,30 +240,30 @@ pub struct Verification {
     pub events: u64,
     /// Entities they belong to.
     pub entities: u64,
-    /// Everything that is not as it was written.
+    /// Everything that differs from what was written.
     pub damages: Vec<Finding>,
     /// Findings that are no loss, such as an unfinished end after a crash.
     pub notes: Vec<Finding>,
     /// The last commit from which retention or an erasure has removed something, written `writer.commit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed_upto: Option<String>,
-    /// When that commit was made, microseconds since 1970-01-01 UTC.
+    /// The time of that commit, microseconds since 1970-01-01 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed_upto_micros: Option<i64>,
-    /// Commits of which nothing is left.
+    /// The number of commits without any record left.
     pub removed_commits: u64,
     /// The result of checking the store: a sentence.
     pub store: String,
     /// Each entity's last event.
     #[serde(skip)]
     last: HashMap<Box<str>, u64>,
-    /// Entities of which events are missing, with what is wrong unless the history says further on what they were.
+    /// Entities with missing events, and the fault that this is unless a later record has their state.
     #[serde(skip)]
     unfounded: HashMap<Box<str>, (u64, Finding)>,
 }
 
 impl Verification {
-    /// The next whole commit: each entity's events follow one another. Says how many events it has.
+    /// Checks the next commit: each entity's events are consecutive. Returns the number of its events.
     pub fn commit(&mut self, commit: &Commit) -> u64 {
         self.commits += 1 + u64::from(commit.stands_for());
         let before = self.events;
@@ -309,7 +309,7 @@ impl Verification {
                     place: entity.clone(),
                     why: format!("event {} follows event {last}", record.seq),
                 };
-                // What came before may have been removed: the history then says further on what the entity was.
+                // Earlier events may have been removed: a later record then has the entity's state.
                 self.unfounded.insert(entity.into(), (record.seq, finding));
             }
             *last = record.seq;
@@ -323,7 +323,7 @@ impl Verification {
         self.removed_upto_micros = Some(commit.stamp().at_micros);
     }
 
-    /// All commits were seen.
+    /// Ends the check after the last commit.
     pub fn finish(&mut self) {
         let mut unfounded: Vec<Finding> = self.unfounded.drain().map(|(_, (_, finding))| finding).collect();
         unfounded.sort_by(|one, other| one.place.cmp(&other.place));

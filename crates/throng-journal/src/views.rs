@@ -1,4 +1,4 @@
-//! Read models: rows that projections write together with how far they have come.
+//! Read models: rows that projections write together with their position.
 
 use crate::{Error, Later, Position};
 use std::ops::Bound;
@@ -8,22 +8,22 @@ use std::ops::Bound;
 pub struct ViewOffset {
     /// Everything up to and including this commit is in its rows.
     pub position: Position,
-    /// The checksum of that commit: tells it from another of the same number, after a restore or a loss of history. 0
-    /// before the first commit of a stream.
+    /// The checksum of that commit. It distinguishes it from another of the same number, after a restore or a loss of history. 0 before the
+    /// first commit of a stream.
     pub checksum: u32,
     /// The version of the projection that wrote the rows.
     pub version: u32,
 }
 
-/// A batch of changes to a read model, which become true all at once.
+/// A batch of changes to a read model, applied atomically.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewBatch {
-    /// The offset it must have now; `None` for one that was never written, or was cleared. With another one nothing is
-    /// done: somebody else has written.
+    /// The offset that the read model must have; `None` for one that was never written, or was cleared. With another offset nothing is
+    /// done, because another process has written.
     pub expected: Option<ViewOffset>,
     /// The offset it then has.
     pub offset: ViewOffset,
-    /// Rows: key and value, or key and `None` to remove it. Of several for one key, the last counts.
+    /// Rows: key and value, or key and `None` to remove it. Of several changes of one key, the last counts.
     pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
@@ -45,7 +45,7 @@ pub struct ViewRange {
     pub to: Bound<Vec<u8>>,
     /// The most rows on a page.
     pub rows_max: usize,
-    /// Most bytes of keys and values; the first row comes whatever its size.
+    /// The most bytes of keys and values. The first row is returned whatever its size.
     pub bytes_max: usize,
 }
 
@@ -61,10 +61,10 @@ impl Default for ViewRange {
 }
 
 impl ViewRange {
-    /// The rows whose key begins so.
+    /// Returns the range of the rows whose key begins with this.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
-        // The first key behind them: the prefix with its last byte that is not the greatest raised by one.
+        // The end is the first key after them: the prefix without its trailing `ff` bytes, its last byte raised by one.
         let kept = prefix.iter().rposition(|byte| *byte != u8::MAX);
         let to = kept.map_or(Bound::Unbounded, |last| {
             let mut end = prefix[..=last].to_vec();
@@ -78,7 +78,7 @@ impl ViewRange {
         }
     }
 
-    /// True if no key can be in it: it ends before it begins.
+    /// True if no key can be in it, because it ends before it begins.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {
@@ -94,45 +94,45 @@ impl ViewRange {
 /// A row of a read model.
 pub type ViewRow = (Vec<u8>, Vec<u8>);
 
-/// The place of read models: per name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB, values at most
-/// 16 MiB. Everything in it can be rebuilt from the journal.
+/// The storage of read models: for each name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB, values
+/// at most 16 MiB. Everything can be rebuilt from the journal.
 ///
-/// A batch is atomic: after a crash the offset and all rows are those of one batch. It may be an earlier one than the last
-/// applied, where the backend makes batches durable behind; the projection then goes on from there.
+/// A batch is atomic: after a crash the offset and all rows are those of one batch. That may be an earlier batch than the last one
+/// applied, if the backend makes batches durable later; the projection then continues from there.
 pub trait Views: Send + Sync {
     /// Returns the offset that a read model has reached; `None` if it was never written, or was cleared.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged. Damaged ones can be removed and are rebuilt
-    /// from the journal.
+    /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged. Damaged ones can be deleted; they are then
+    /// rebuilt from the journal.
     fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>>;
 
-    /// Makes a batch true, rows and offset in one transaction, if the offset is still the expected one. Of several that
-    /// expect the same, one is done.
+    /// Applies a batch, rows and offset in one transaction, if the offset is still the expected one. Of several with the same expectation,
+    /// one is applied.
     ///
     /// # Errors
-    /// Nothing of it is visible then, unless the answer was lost on its way: a second attempt is told `Moved`.
+    /// Any [`Error`]: nothing of it is visible, unless only the answer was lost; then a second attempt gets `Moved`.
     fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>>;
 
-    /// The values of these keys, in the order asked; `None` where there is no row.
+    /// Returns the values of these keys, in order; `None` for a missing row.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>>;
 
-    /// The rows of a range, in the order of their keys' bytes.
+    /// Returns the rows of a range, in the order of their keys' bytes.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
     fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>>;
 
-    /// Removes a read model, rows and offset: whoever writes it next begins anew.
+    /// Removes a read model, rows and offset. Its next writer begins anew.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged; the read model is then as it was.
     fn clear(&self, view: &str) -> Later<'_, Result<(), Error>>;
 
-    /// Makes durable what was applied, where the backend does that behind.
+    /// Makes applied batches durable, if the backend does that later.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.
@@ -140,7 +140,7 @@ pub trait Views: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The read models that have an offset, in the order of their names.
+    /// Returns the names of the read models that have an offset, in order.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Backend`]: the read models cannot be reached, or are damaged.

@@ -4,10 +4,10 @@ use crate::Options;
 use std::path::Path;
 use throng_journal::Error;
 
-/// A directory is this process's alone while it lives.
+/// A lock on a directory, held until it is dropped.
 pub(crate) type Lock = Box<dyn Send + Sync>;
 
-/// The file whose lock is the directory's.
+/// The name of the directory's lock file.
 const LOCK_NAME: &str = "lock";
 /// The store's file.
 pub(crate) const STORE_NAME: &str = "store.redb";
@@ -24,7 +24,7 @@ pub(crate) fn lock(options: &Options, dir: &Path) -> Result<Lock, Error> {
     })
 }
 
-/// Returns the holder of the lock that the file names: for the message alone.
+/// Returns the process that the lock file names as its holder, for the error's text.
 fn holder(options: &Options, path: &Path) -> Option<u32> {
     let mut bytes = [0; 16];
     let read = options.files.open(path, false).ok()?.read_at(&mut bytes, 0).ok()?;

@@ -1,4 +1,4 @@
-//! Properties that hold for any bytes in the place of a segment. Driven by `throng-fuzz`.
+//! Properties that hold for any bytes in place of a segment. Used by `throng-fuzz`.
 
 use crate::{
     files::File,
@@ -16,16 +16,16 @@ const WRITER_AT: usize = 8;
 const NUMBER_AT: usize = 16;
 const STANDS_FOR_AT: usize = 48;
 const CRC_AT: usize = 52;
-/// Commits that one stands for here.
+/// The most commits that one stands for here.
 const STANDS_FOR_MAX: u32 = 255;
 
-/// Reads a segment of these bytes: as they are, and as pieces that stand where commits are due, with checksums that fit.
+/// Reads a segment of these bytes: as they are, and split into pieces with correct checksums in place of commits.
 pub fn segment(bytes: &[u8]) {
     look(&Bytes(bytes.to_vec()));
     look(&Bytes(fitted(bytes)));
 }
 
-/// A segment of pieces, each of which begins with a byte that says how long it is.
+/// Builds a segment of pieces, each of which begins with a byte for its length.
 fn fitted(mut bytes: &[u8]) -> Vec<u8> {
     let header = Header {
         segment: SEGMENT,
@@ -49,8 +49,8 @@ fn fitted(mut bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Gives a piece what a commit there has: its magic, length and checksum, and where it says nothing else, the writer and the number that is due.
-/// Returns the number that is due behind it.
+/// Gives a piece the magic, length and checksum of a commit and, if its bytes are zero there, the writer and the number that is due.
+/// Returns the number that is due after it.
 fn fit(piece: &mut [u8], offset: u64, due: u64) -> u64 {
     if piece.len() < HEADER_BYTES {
         return due;

@@ -1,8 +1,8 @@
-//! A segment's header: whose commits stand in it, from which number on, and where the writer before was sealed.
+//! A segment's header: its writer, its first commit, and where the writer before was sealed.
 
 use throng_journal::{CommitNo, Position, WriterId};
 
-/// The bytes that the disk is assumed to write whole or not at all.
+/// The unit that the disk is assumed to write completely or not at all, in bytes.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 /// The place of the first commit: behind the header and its copy.
 pub(crate) const DATA_AT: u64 = 2 * SECTOR_BYTES;
@@ -26,13 +26,13 @@ pub(crate) struct Header {
     pub first: CommitNo,
     /// The newest commit of this writer known to be synced when the segment was begun.
     pub synced: CommitNo,
-    /// The writer before, and the last commit of it there will ever be.
+    /// The writer before, and the last commit of its stream.
     pub previous: Option<Position>,
-    /// The writer's id was set aside when the one before was sealed; nobody has opened it yet.
+    /// True if the writer's id was reserved when the writer before was sealed, and is not opened yet.
     pub reserved: bool,
     /// The node the writer is an epoch of.
     pub node: String,
-    /// When the segment was begun, microseconds since 1970-01-01 UTC.
+    /// The time of the segment's beginning, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Header {
 pub(crate) enum Fault {
     /// Zeros: the segment was never begun.
     Empty,
-    /// Written by another version of the format.
+    /// The header is of another version of the format.
     OtherVersion(u32),
     /// Neither the header nor its copy can be read.
     Unreadable(String),
@@ -59,13 +59,13 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// The readable ones of a header and its copy, at least one.
+/// The state of a header and its copy, of which at least one is readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
     Both,
-    /// The other was never written: the power went meanwhile.
+    /// The other was never written, because the power failed meanwhile.
     Torn,
-    /// The other was written, and differs from that now.
+    /// The other was written, and has changed since.
     Damaged,
 }
 
@@ -93,7 +93,7 @@ impl Header {
         bytes
     }
 
-    /// The header of segment `segment` from the first [`DATA_AT`] bytes of its file, and what there is of both copies.
+    /// Reads the header of segment `segment` from the first [`DATA_AT`] bytes of its file, and returns the state of both copies.
     pub(crate) fn decode(bytes: &[u8], segment: u64) -> Result<(Self, Copies), Fault> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Err(Fault::Empty);
@@ -107,7 +107,7 @@ impl Header {
         });
         match copies {
             [Ok(mut header), Ok(copy)] => {
-                // Opening a reserved writer rewrites both; a crash may come between them.
+                // Opening a reserved writer rewrites both; a crash may happen in between.
                 header.reserved &= copy.reserved;
                 let reserved = header.reserved;
                 let same = header == Self { reserved, ..copy };
@@ -161,7 +161,7 @@ impl Header {
         })
     }
 
-    /// Returns a fingerprint that tells this segment's beginning from any other.
+    /// Returns a fingerprint that distinguishes this segment's beginning from any other.
     pub(crate) fn fingerprint(&self) -> u32 {
         let opened = Self {
             reserved: false,
@@ -172,8 +172,8 @@ impl Header {
 }
 
 impl Copies {
-    /// Returns the copies for a header of which one sector cannot be read. A disk writes a sector whole or not at all, and before its
-    /// header a segment holds zeros.
+    /// Returns the state of a header of which one sector cannot be read. A disk writes a sector completely or not at all, and before that a
+    /// segment has zeros there.
     fn with_lost(copy: Option<&[u8]>) -> Self {
         match copy.is_none_or(|copy| copy.iter().all(|byte| *byte == 0)) {
             true => Self::Torn,
@@ -195,7 +195,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
         .flatten()
 }
 
-/// Returns the first bytes of a commit's checksum: with them, bytes of another segment or another place never pass for a commit.
+/// Returns the first bytes of a commit's checksum. They keep bytes of another segment or place from passing for a commit.
 pub(crate) fn seed(segment: u64, offset: u64) -> [u8; 16] {
     let mut seed = [0; 16];
     seed[..8].copy_from_slice(&segment.to_le_bytes());
@@ -203,7 +203,7 @@ pub(crate) fn seed(segment: u64, offset: u64) -> [u8; 16] {
     seed
 }
 
-/// The first sector boundary at or after an offset: where the next commit begins.
+/// Returns the first sector boundary at or after an offset, where the next commit begins.
 pub(crate) fn align(offset: u64) -> u64 {
     offset.next_multiple_of(SECTOR_BYTES)
 }

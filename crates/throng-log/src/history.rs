@@ -1,4 +1,4 @@
-//! The log's view of its own history: writers, segments, and the places of recent commits.
+//! The log's index of its own history: writers, segments, and the places of recent commits.
 
 use crate::{
     header::{Header, file_name},
@@ -10,7 +10,7 @@ use std::{
 };
 use throng_journal::{CommitNo, Inventory, PartEntry, Position, Taken, WriterEntry, WriterId};
 
-/// Finished segments whose directory is kept, at most.
+/// The most finished segments whose directory is kept.
 const DIRECTORIES_MAX: usize = 64;
 
 /// The stream of a writer: one epoch of one node.
@@ -18,23 +18,23 @@ const DIRECTORIES_MAX: usize = 64;
 pub(crate) struct Stream {
     /// Its last commit that can be read; final once it is sealed.
     pub last: CommitNo,
-    /// True once nothing can be appended any more.
+    /// True once nothing more can be appended.
     pub sealed: bool,
-    /// Set aside by a seal, opened by nobody.
+    /// True if a seal reserved it and no node has opened it.
     pub reserved: bool,
     pub node: String,
 }
 
-/// A segment that was begun.
+/// A segment that has been begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub number: u64,
     pub writer: WriterId,
     /// The number of its first commit.
     pub first: CommitNo,
-    /// Tells its beginning from any other's.
+    /// Distinguishes its beginning from any other's.
     pub fingerprint: u32,
-    /// When it was begun.
+    /// The time of its beginning.
     pub at_micros: i64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Segment {
 #[derive(Clone, Debug)]
 pub(crate) struct CommitPlace {
     pub segment: Segment,
-    /// The last commit this segment holds, as far as is known.
+    /// The last known commit in this segment.
     pub segment_last: CommitNo,
     /// Its offset in bytes, where the directory is in memory.
     pub offset: Option<u64>,
@@ -53,14 +53,14 @@ pub(crate) struct CommitPlace {
 pub(crate) struct History {
     pub streams: BTreeMap<WriterId, Stream>,
     pub segments: Vec<Segment>,
-    /// The sectors at which the commits of the segment being written begin.
+    /// The sectors at which the commits of the current segment begin.
     active: Vec<u32>,
     /// The same of finished segments, latest used last.
     directories: VecDeque<(u64, Arc<Vec<u32>>)>,
 }
 
 impl History {
-    /// A segment is begun; of a new writer, if it is the first of it.
+    /// Adds a new segment, and its writer if it is that one's first.
     pub(crate) fn begin(&mut self, header: &Header) {
         if let Some(finished) = self.segments.last().map(|segment| segment.number) {
             let directory = std::mem::take(&mut self.active);
@@ -89,7 +89,7 @@ impl History {
         });
     }
 
-    /// The newest writers and segments, at most so many of each; of the segments all but their bytes.
+    /// Returns the newest writers and segments, at most `limit` of each, without the segments' bytes.
     pub(crate) fn inventory(&self, limit: usize) -> Inventory {
         let writers = self.streams.iter().filter(|(_, stream)| !stream.reserved);
         let listed = writers.clone().rev().take(limit).map(|(writer, stream)| {
@@ -120,7 +120,7 @@ impl History {
         }
     }
 
-    /// A commit was written to the active segment.
+    /// Adds a commit that was written to the current segment.
     pub(crate) fn wrote(&mut self, offset: u64, stands_for: u32) {
         let places = std::iter::repeat_n(scan::sectors(offset), 1 + stands_for as usize);
         self.active.extend(places);
@@ -139,7 +139,7 @@ impl History {
         self.directories.push_back((segment, directory));
     }
 
-    /// The segment was written anew: where its commits stand has to be looked for again.
+    /// Drops the directory of a rewritten segment, so that it is read again.
     pub(crate) fn drop_directory(&mut self, segment: u64) {
         self.directories.retain(|(number, _)| *number != segment);
     }
@@ -188,7 +188,7 @@ impl History {
         })
     }
 
-    /// The newest commit at or before a position; `0.0` if there is none.
+    /// Returns the newest commit at or before a position; `0.0` if there is none.
     pub(crate) fn newest_upto(&self, upto: Position) -> Position {
         let stream = self.streams.range(..=upto.writer).next_back();
         stream.map_or_else(Position::default, |(writer, stream)| {
@@ -203,7 +203,7 @@ impl History {
         })
     }
 
-    /// The sealed streams before a writer, in the order of history.
+    /// Returns the sealed streams before a writer, in the order of history.
     pub(crate) fn sealed_before(&self, writer: WriterId) -> Vec<Taken> {
         self.streams
             .range(..writer)
@@ -216,7 +216,7 @@ impl History {
             .collect()
     }
 
-    /// The first commit of a stream's first segment: its fingerprint stands for "before the first commit".
+    /// Returns a stream's first segment, whose fingerprint stands for the position before the first commit.
     pub(crate) fn beginning(&self, writer: WriterId) -> Option<&Segment> {
         self.segments.iter().find(|segment| segment.writer == writer)
     }

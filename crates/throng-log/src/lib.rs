@@ -1,8 +1,8 @@
-//! The embedded journal and store: a directory of log segments and one database file, nothing to install.
+//! The embedded journal and store: a directory of log segments and one database file, without any installation.
 //!
 //! [`Log`] is the [`Journal`](throng_journal::Journal): one buffer, one write, one sync a commit. [`EmbeddedStore`] is the
-//! [`Store`](throng_journal::Store): states and an index of where events stand in the log, rebuilt from it when lost.
-//! [`EmbeddedViews`] are the [`Views`](throng_journal::Views): read models in a database file of their own.
+//! [`Store`](throng_journal::Store): states and an index of the places of events in the log, rebuilt from it when lost. [`EmbeddedViews`]
+//! are the [`Views`](throng_journal::Views): read models in a separate database file.
 //!
 //! ```
 //! use throng_journal::{Address, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, conformance::block_on};
@@ -34,8 +34,8 @@
 //!
 //! # A segment, byte by byte
 //!
-//! All numbers are little-endian. A sector is 512 bytes: what a disk is taken to write whole or not at all. Every commit
-//! begins at a sector, so that no later write touches a sector that was synced.
+//! All numbers are little-endian. A sector is 512 bytes, which a disk is assumed to write completely or not at all. Every commit begins at
+//! a sector, so that no later write touches a sector that was synced.
 //!
 //! ```text
 //!   offset  size  header
@@ -63,49 +63,48 @@
 //!        …     …  zeros, or bytes of an earlier use: their checksums do not fit here
 //! ```
 //!
-//! Of the two copies one is enough. One of zeros was not written when the power went, which [`tools::verify`] notes; one that is
-//! anything else and cannot be read is damage. A header of zeros is a segment made ready ahead. A writer's stream goes on in the next segment when one is full; all
-//! before it is synced first (at [`Fsync`](throng_journal::Durability::Fsync)). A **seal** is the header of the next
-//! writer's first segment, synced: from then on every recovery agrees on where the stream before ends.
+//! Of the two copies one suffices. A copy of zeros was not written when the power failed, which [`tools::verify`] notes; any other
+//! unreadable copy is damage. A header of zeros is a segment that was prepared ahead. A writer's stream continues in the next segment when
+//! one is full; everything before it is synced first (at [`Fsync`](throng_journal::Durability::Fsync)). A **seal** is the synced header of
+//! the next writer's first segment: from then on every recovery agrees on the end of the stream before.
 //!
-//! A commit of 64 KiB or more is padded with zeros, within its own length, so that it ends at a multiple of 4,096. Its whole blocks
-//! go to the disk past the page cache (`O_DIRECT`), from the memory they were built in, where file system and disk take that;
-//! and while commits are that large the next segment is reserved rather than filled with zeros, which would cost as much of the
-//! disk's bandwidth as they do.
+//! A commit of 64 KiB or more is padded with zeros, within its own length, so that it ends at a multiple of 4,096. Its whole blocks go to
+//! the disk past the page cache (`O_DIRECT`), from the memory in which they were built, if file system and disk support that. While commits
+//! are that large, the next segment is reserved and not filled with zeros, which would take as much of the disk's bandwidth as the commits.
 //!
 //! # What recovery does
 //!
-//! It reads the headers, and follows the last writer's commits from the last position a header calls synced. History ends
-//! before the first commit that cannot be read. If any whole commit or header after it calls that commit synced, it is
-//! damage, and the log is not opened; else the end was unfinished, nothing of it was acknowledged, and it is left out with
-//! a warning. What was read of the end is written and synced again before the next writer begins: the page cache may show
-//! what a failed sync has never brought to the disk. Older history is checked as it is read; [`tools::verify`] reads all.
+//! It reads the headers, and follows the last writer's commits from the last position that a header calls synced. History ends before the
+//! first commit that cannot be read. If any complete commit or header after it calls that commit synced, it is damage, and the log is not
+//! opened. Otherwise the end was unfinished, none of it was acknowledged, and it is left out with a warning. The part of the end that was
+//! read is written and synced again before the next writer begins, because the page cache may show what a failed sync never brought to the
+//! disk. Older history is checked when it is read; [`tools::verify`] reads all of it.
 //!
 //! # History that ends
 //!
-//! [`prune`](throng_journal::Journal::prune) works on segments that are finished. Each is written anew beside itself (`….log.new`) without
-//! the records that are over, and then renamed: what is left stands where it stood, so no index changes; what went is a hole in the file,
-//! which takes no room. Commits of which nothing is left become one that stands for all of them and is as long as they were together (4 MiB at
-//! most); at the end of a segment it is 56 bytes, and the file ends with it. A segment of which nothing is left is 1.5 KiB, and stays.
+//! [`prune`](throng_journal::Journal::prune) works on finished segments. Each is written to a new file (`….log.new`) without the expired
+//! records, which then replaces it by a rename. What is left stays at its offset, so no index changes. What was removed is a hole in the
+//! file, which takes no room. Commits without any record left become one that stands for all of them and has their total length (4 MiB at
+//! most). At the end of a segment it has 56 bytes, and the file ends with it. A segment without any record left has 1.5 KiB, and stays.
 //!
 //! # A full disk
 //!
-//! Room is reserved a segment ahead, by halves where there is not so much, and what a reservation that failed has taken is given
-//! back. Who finds nothing left gives up the file `reserve`: with its room the stream is sealed, the store makes its checkpoint,
-//! and the next start begins. [`has_room`](throng_journal::Journal::has_room) is false from then on, and an engine takes no
-//! commands, until the file can be made again, which is tried four times a second.
+//! Room is reserved a segment ahead, or half of it and so on if there is less, and room that a failed reservation has taken is given back.
+//! If nothing is left, the file `reserve` is deleted. Its room suffices to seal the stream, for the store's checkpoint, and for the next
+//! start. From then on [`has_room`](throng_journal::Journal::has_room) is false, and an engine takes no commands, until the file can be
+//! created again, which is tried four times a second.
 //!
 //! # A copy
 //!
-//! The file `place` names its own inode and the machine; a restore and a backup write into it what the directory is a copy of. [`Place`]
-//! tells a program whether it stands on a copy.
+//! The file `place` names its own inode and the machine. A restore and a backup write into it what the directory is a copy of. [`Place`]
+//! tells a program whether its directory is a copy.
 //!
 //! # Syncs
 //!
-//! While a sync takes less than about 200 µs (moving average) an append syncs inline. Above, it is synced by a thread beside
-//! the caller, two in flight, above 1 ms eight while that does not make each take longer; back at half of each. Each thread
-//! opens the segment by itself, because Linux reports a failed write-back once for each open file. After a failed write or
-//! sync the writer is over and its segment left for good; what was in doubt is decided by the seal: not landed.
+//! While a sync takes less than about 200 µs (moving average), an append syncs inline. Above that, another thread syncs, with two in
+//! flight; above 1 ms eight, as long as that does not make each take longer. It returns to the former at half of each. Each thread opens
+//! the segment itself, because Linux reports a failed write-back once for each open file. After a failed write or sync the writer has ended
+//! and its segment is not written again. The seal decides that what was in doubt has not landed.
 
 mod directory;
 pub mod files;

@@ -7,24 +7,25 @@ use throng_journal::{Durability, Position};
 /// The options of a log; `Options::default()` is right for a service.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The failures that an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as [`Durability::Os`] here.
+    /// The failures that an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is treated like [`Durability::Os`]
+    /// here.
     pub durability: Durability,
-    /// Largest segment in bytes; the first of a writer is 4 MiB at most, so that a start is quick. Default 64 MiB.
+    /// The largest segment in bytes. The first one of a writer has at most 4 MiB, so that a start is quick. Default 64 MiB.
     pub segment_bytes: u64,
-    /// Room kept on the disk for the end, in bytes: with it the log is sealed, the store makes its checkpoint and the next start
-    /// begins when the disk is full. Zero: none. Default 16 MiB.
+    /// The room kept on the disk for the end, in bytes. It suffices to seal the log, for the store's checkpoint, and for the next start
+    /// when the disk is full. Zero: none. Default 16 MiB.
     pub reserve_bytes: u64,
     /// Added to every sync: a slow disk for tests and measurements. Default none.
     pub sync_delay: Duration,
     /// The file system. Default [`Disk`].
     pub files: Arc<dyn Files>,
-    /// A proved loss that is accepted, named by the commit the store covers: see [`Loss`](throng_journal::Loss). Any other
-    /// loss is refused. Default none.
+    /// An accepted loss, named by the commit that the store covers: see [`Loss`](throng_journal::Loss). Any other loss is refused. Default
+    /// none.
     pub accept_loss: Option<Position>,
     /// Memory for the store's pages, in bytes. Default 64 MiB.
     pub store_cache_bytes: usize,
-    /// The store's file is compacted by itself, beside everything else, once it takes so many bytes of the disk and four times what its
-    /// rows have; `u64::MAX`: never by itself. Default 64 MiB.
+    /// The size of the store's file on the disk from which on it is compacted automatically, if it is also four times the size of its rows;
+    /// `u64::MAX`: never. Default 64 MiB.
     pub store_compact_bytes: u64,
 }
 
@@ -32,8 +33,8 @@ pub struct Options {
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 impl Options {
-    /// Options for a directory that is only read, also where nothing can be written: a read-only medium, or another user's files. What opening
-    /// it would write there stays in memory, and no lock is taken where none can be had.
+    /// Returns options for a directory that is only read, even if it cannot be written: a read-only medium, or another user's files. What
+    /// opening would write stays in memory, and a lock is taken only if possible.
     #[must_use]
     pub fn to_read(&self, dir: &Path) -> Self {
         Self {
@@ -42,8 +43,8 @@ impl Options {
         }
     }
 
-    /// Sets smaller files where all together are to take at most this much of the disk: half of these bytes at most are taken by what is
-    /// made ready or kept for the end.
+    /// Reduces the file sizes if all files together may take at most this much of the disk. At most half of it is used for prepared
+    /// segments and the reserve.
     #[must_use]
     pub fn within(self, bytes_max: Option<u64>) -> Self {
         let Some(bytes_max) = bytes_max else { return self };

@@ -1,20 +1,19 @@
-//! The number of syncs that may be in flight: decided from the time they take.
+//! The number of syncs that may be in flight, decided by the time they take.
 
 use std::time::Duration;
 
-/// Above this a sync runs beside the caller, two in flight; inline again below three quarters of it. At half, a disk
-/// whose sync settles between the two stayed beside for good after one slow spell.
+/// The time above which another thread syncs, with two in flight. Syncs are inline again below three quarters of it. With half, a disk
+/// whose sync settles in between would stay at two for good after one slow phase.
 const BESIDE_ABOVE: Duration = Duration::from_micros(250);
 /// Above this [`MANY`] may be in flight; two again below half of it.
 const MANY_ABOVE: Duration = Duration::from_millis(1);
-/// The most syncs in flight. With fewer, a closed loop of clients on a slow disk waits for a sync to become free about half as long as for
-/// its own.
+/// The most syncs in flight. With fewer, a closed loop of clients on a slow disk waits about half as long for a free sync as for its own.
 pub(crate) const MANY: usize = 8;
-/// Syncs above that before it happens: by then the average has settled, and can be compared with.
+/// The number of syncs above that time before it takes effect, so that the average has settled and can be compared.
 const SETTLED_SYNCS: u32 = 24;
-/// Syncs watched at [`MANY`] in flight before it is judged whether that helps.
+/// The number of syncs with [`MANY`] in flight before it is judged whether that helps.
 const TRIAL_SYNCS: u32 = 64;
-/// Syncs at two in flight before many are tried again, after they did not help.
+/// The number of syncs with two in flight before many are tried again, after they did not help.
 const PAUSE_SYNCS: u32 = 4096;
 
 /// The moving average of a sync, and the depth that follows from it.
@@ -24,7 +23,7 @@ pub(crate) struct Pace {
     depth: usize,
     /// The average just before many were allowed.
     before_many: Duration,
-    /// Syncs seen since many were allowed, or left until they may be tried again.
+    /// The number of syncs since many were allowed, or the number left until they may be tried again.
     trial: u32,
     pause: u32,
     /// Syncs in a row above the threshold for many.
@@ -53,8 +52,8 @@ impl Pace {
         self.average
     }
 
-    /// A sync has taken this long. A single slow one (a scheduling hiccup) moves the average little: it counts at most
-    /// four times the average.
+    /// Takes the time of a sync. A single slow one (a scheduling hiccup) moves the average little, because it counts as at most four times
+    /// the average.
     pub(crate) fn observe(&mut self, took: Duration) {
         let took = took.min(self.average * 4 + Duration::from_micros(50));
         self.average = (self.average * 7 + took) / 8;
@@ -78,7 +77,8 @@ impl Pace {
         };
     }
 
-    /// A device that works its flushes off one after another takes twice as long with twice as many: then two will do.
+    /// Decides whether many syncs in flight help. On a device that executes flushes one by one, twice as many take twice as long: then two
+    /// suffice.
     fn judge_many(&mut self) -> usize {
         self.trial = self.trial.saturating_add(1);
         if self.trial == TRIAL_SYNCS && self.average > self.before_many * 3 / 2 {

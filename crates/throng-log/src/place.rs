@@ -1,7 +1,7 @@
-//! The file `place` of a data directory: where its journal was served last, or how it was copied.
+//! The file `place` of a data directory: where its journal was last served, or how it was copied.
 //!
-//! A copy looks like its original, and a service started on it would act as the original does. So the file names its own inode and the
-//! machine. A file that was copied has another inode, and a file that a restore or a backup has written names its origin.
+//! A copy looks like its original, and a service started on it would act like the original. So the file names its own inode and the
+//! machine. A copied file has another inode, and a file written by a restore or a backup names its origin.
 
 use crate::files::{FILE_MODE, Files};
 use std::{
@@ -12,14 +12,14 @@ use std::{
 use throng_journal::Error;
 
 const PLACE_NAME: &str = "place";
-/// The line of a copy.
+/// The first word of a copy's line.
 const COPY: &str = "copy";
-/// The line of a copy that was served instead of its original, and since when.
+/// The word for a copy that was served in place of its original, followed by the time since when.
 const RESTORED: &str = "restored";
-/// Linux names an installation here; containers often have none.
+/// Linux stores the id of an installation here. Containers often lack it.
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// The place of a data directory's journal, as its file tells it.
+/// The place of a data directory's journal, according to its file.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -37,15 +37,15 @@ impl Place {
         }
     }
 
-    /// Tells why the journal counts as a copy, if it does. A directory without the file was begun or served last by an earlier release, and
-    /// counts as none.
+    /// Returns the reason why the journal counts as a copy, if it does. A directory without the file was last served by an earlier release,
+    /// and does not count as a copy.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file is there and cannot be read.
+    /// [`Error::Io`]: the file exists and cannot be read.
     pub fn copied(&self) -> Result<Option<String>, Error> {
         let reading = || Error::io(format!("reading {}", self.path.display()));
         let text = match fs::read_to_string(&self.path) {
-            // Opening the directory tells what is wrong with one that is none.
+            // Opening the directory will report what is wrong with it.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
@@ -68,11 +68,11 @@ impl Place {
             .map(|(was, is)| format!("it was served last on the machine {was}, and this is {is} ({MACHINE_ID})")))
     }
 
-    /// Returns the time since when the journal is served instead of the one that it is a copy of, in microseconds, as it was
-    /// [recorded](Self::record) last.
+    /// Returns the [recorded](Self::record) time since when this copy is served in place of its original, in microseconds; `None` if the
+    /// journal is no copy.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file is there and cannot be read.
+    /// [`Error::Io`]: the file exists and cannot be read.
     pub fn restored_micros(&self) -> Result<Option<i64>, Error> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -86,10 +86,10 @@ impl Place {
         Ok(restored.and_then(|micros| micros.parse().ok()))
     }
 
-    /// Notes that the journal is served here, and since when instead of the one that it is a copy of.
+    /// Records that the journal is served here and, for a copy, since when in place of its original.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`]: the file cannot be written.
     pub fn record(&self, restored_micros: Option<i64>) -> Result<(), Error> {
         self.write(|inode| {
             let line = |name: &str, value: Option<String>| value.map(|value| format!("{name} {value}\n"));
@@ -102,7 +102,7 @@ impl Place {
         })
     }
 
-    /// Writes the file in place: renamed over an old one, it would have another inode than it names.
+    /// Writes the file in place. If it were renamed over an old one, it would have another inode than it names.
     fn write(&self, text: impl FnOnce(u64) -> String) -> Result<(), Error> {
         let writing = || Error::io(format!("writing {}", self.path.display()));
         let mut options = fs::OpenOptions::new();
@@ -129,7 +129,7 @@ pub(crate) fn mark_copy(files: &dyn Files, dir: &Path, how: &str, from: &Path) -
     file.sync_data().map_err(writing())
 }
 
-/// Tells whether a journal is [marked](mark_copy) as a copy.
+/// True if a journal is [marked](mark_copy) as a copy.
 pub(crate) fn is_marked_copy(files: &dyn Files, dir: &Path) -> bool {
     let has_place = files
         .list(dir)

@@ -1,7 +1,7 @@
-//! Finding out what a directory holds: the segments' headers, and the unfinished end of the last writer's stream.
+//! Determines what a directory holds: the segments' headers, and the unfinished end of the last writer's stream.
 //!
-//! Nothing is changed here. What cannot be read above the last position known to be synced is left out (and said);
-//! below it, it is damage.
+//! Nothing is changed here. What cannot be read above the last position known to be synced is left out and reported; below it, it is
+//! damage.
 
 use crate::{
     files::{File, Files},
@@ -23,15 +23,15 @@ pub(crate) struct Recovered {
     pub next_segment: u64,
     /// The id the next writer gets.
     pub next_writer: u64,
-    /// Files of segments that hold nothing of the history: to be removed once the next writer has begun.
+    /// The numbers of segment files without history, which are deleted once the next writer has begun.
     pub dead: Vec<u64>,
-    /// The bytes of the last stream that may be in the page cache only: segment, from, to.
+    /// The bytes of the last stream that may be only in the page cache: segment, from, to.
     pub unsynced: Vec<(u64, u64, u64)>,
-    /// The end of the last stream: its last segment holds nothing that counts after this offset.
+    /// The end of the last stream: its last segment, and the offset after which nothing counts.
     pub end: Option<(u64, u64)>,
     /// The part that was left out.
     pub cut: Option<Cut>,
-    /// Headers of which only one copy can be read, and other oddities worth a warning.
+    /// Headers of which only one copy can be read, and similar oddities.
     pub notes: Vec<String>,
     /// The newest commit of the last stream known to be synced.
     pub synced: CommitNo,
@@ -51,14 +51,14 @@ pub(crate) fn segment_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(header::file_name(segment))
 }
 
-/// A segment's file and what its header says.
+/// A segment's file and the content of its header.
 pub(crate) struct Begun {
     pub file: Arc<dyn File>,
     pub header: Header,
     pub copies: Copies,
 }
 
-/// Opens a segment and reads its header; `Err(reason)` inside if it was never begun or cannot be read.
+/// Opens a segment and reads its header. The inner `Err` is the reason if it was never begun or cannot be read.
 pub(crate) fn open_segment(files: &dyn Files, dir: &Path, segment: u64) -> Result<Result<Begun, Fault>, Error> {
     let path = segment_path(dir, segment);
     let file = files
@@ -85,7 +85,7 @@ pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, Error> {
 /// Reads a directory.
 ///
 /// # Errors
-/// [`Error::Damaged`]: below a synced position. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.
+/// [`Error::Damaged`]: damage below a synced position. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.
 pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error> {
     let mut recovered = Recovered::default();
     let (mut begun, mut spares) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
     if let (true, Some((number, why))) = (begun.is_empty(), foreign) {
         return Err(foreign_file(dir, number, &why));
     }
-    // A number that once stood in a header is never given again; a segment prepared for the next one is used.
+    // A number that was once in a header is not reused. A segment prepared for the next number is.
     let newest = begun.last().map_or(0, |segment| segment.header.segment);
     recovered.next_segment = newest.max(recovered.dead.last().copied().unwrap_or(0)) + 1;
     recovered.next_writer = recovered.next_writer.max(1);
@@ -140,7 +140,7 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
     Ok(recovered)
 }
 
-/// A crash leaves zeros or a header. In a directory without any segment, other bytes are a file that somebody else has put there.
+/// Returns the error for a file that is no segment, in a directory without any: a crash leaves only zeros or a header.
 fn foreign_file(dir: &Path, number: u64, why: &str) -> Error {
     Error::backend(
         format!("opening the log in {}", dir.display()),
@@ -151,7 +151,7 @@ fn foreign_file(dir: &Path, number: u64, why: &str) -> Error {
     )
 }
 
-/// A segment without a readable header holds nothing, or has lost it.
+/// Refuses a segment with commits whose header is lost.
 pub(crate) fn refuse_lost_header(
     files: &dyn Files,
     dir: &Path,
@@ -162,7 +162,7 @@ pub(crate) fn refuse_lost_header(
     let reading = || format!("reading {}", path.display());
     let file = files.open(&path, false).map_err(Error::io(reading()))?;
     let mut window = Window::new(&*file).map_err(Error::io(reading()))?;
-    // A header is synced with the first commit behind it, so until one was synced both may be lost.
+    // A header is synced with the first commit after it. Until a commit was synced, both may be lost.
     let found = scan::stray(&mut window, number).map_err(Error::io(reading()))?;
     if found != scan::Stray::Synced {
         return Ok(found);
@@ -219,8 +219,8 @@ fn link(dir: &Path, begun: Vec<Begun>, recovered: &mut Recovered) -> Result<Vec<
     Ok(kept)
 }
 
-/// True if a segment still counts once `next` has begun a new stream: it belongs to the stream `next` names, and begins at or before that
-/// stream's last commit.
+/// True if a segment still counts after `next` has begun a new stream: it belongs to the stream that `next` names, and begins at or before
+/// its last commit.
 fn counts(segment: &Header, next: &Header) -> bool {
     next.previous.is_some_and(|previous| {
         let begins = segment.first <= previous.commit || segment.first == CommitNo(1);
@@ -228,8 +228,8 @@ fn counts(segment: &Header, next: &Header) -> bool {
     })
 }
 
-/// Refuses commits that were durable and do not count any more. A dropped segment may only be the end of the sealed stream, or an opening
-/// that failed before its first commit.
+/// Refuses to drop commits that were durable. A dropped segment may only be the unfinished end of the sealed stream, or an opening that
+/// failed before its first commit.
 //= promise 10: damage is found
 fn refuse_lost_commits(dir: &Path, dropped: &Begun, next: &Header) -> Result<(), Error> {
     if next
@@ -261,7 +261,7 @@ fn find_end(dir: &Path, kept: &[Begun], recovered: &mut Recovered) -> Result<(),
     let writer = last.header.writer;
     let stream: Vec<&Begun> = kept.iter().filter(|segment| segment.header.writer == writer).collect();
     let mut synced = last.header.synced;
-    // The segment that holds the first commit not known to be synced.
+    // The segment with the first commit not known to be synced.
     let from = stream
         .partition_point(|segment| segment.header.first <= synced.next())
         .saturating_sub(1);
@@ -330,7 +330,7 @@ fn drop_later(recovered: &mut Recovered, later: &[&Begun]) {
     }
 }
 
-/// Returns proof that the first missing commit was synced once: a commit or a header after it names it.
+/// Returns the proof that the first missing commit was synced: a later commit or header that says so.
 //= promise 10: damage is found
 fn proof_after(
     window: &mut Window<'_>,
@@ -355,7 +355,7 @@ fn proof_after(
     Ok(None)
 }
 
-/// True if anything but zeros stands at the place of the next commit.
+/// True if there is anything but zeros at the place of the next commit.
 fn anything_after(window: &mut Window<'_>, offset: u64) -> std::io::Result<bool> {
     Ok(window
         .get(offset, header::SECTOR_BYTES as usize)?

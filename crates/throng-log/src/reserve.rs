@@ -1,9 +1,9 @@
-//! Room on the disk that is kept for the end: with it a log can be sealed, a store makes its checkpoint, and the next start begins
-//! when nothing else is free.
+//! Room on the disk kept for the end. With it a log can be sealed, a store can make its checkpoint, and the next start can begin when
+//! nothing else is free.
 //!
-//! It is a file that holds nothing. Whoever finds the disk full removes it and tries again. From then on the log says that it has no
-//! room ([`Journal::has_room`](throng_journal::Journal::has_room)), and the engine takes no commands, until the file can be made
-//! again.
+//! The reserve is a file without content. An operation that finds the disk full deletes it and tries again. From then on the log reports
+//! that it has no room ([`Journal::has_room`](throng_journal::Journal::has_room)), and the engine takes no commands, until the file can be
+//! created again.
 
 use crate::files::{Files, storage_full};
 use std::{
@@ -25,9 +25,9 @@ pub(crate) struct Reserve {
     dir: PathBuf,
     /// Zero: none is kept.
     bytes: u64,
-    /// The file is there, with all its room. Written under the lock of `changes`; read without it.
+    /// True if the file exists with all its room. Written under the lock of `changes`; read without it.
     is_held: AtomicBool,
-    /// Somebody writes: without the reserve there is no room. Written under the lock of `changes`; read without it.
+    /// True if there is a writer, so that a missing reserve means no room. Written under the lock of `changes`; read without it.
     is_wanted: AtomicBool,
     changes: Mutex<()>,
 }
@@ -44,17 +44,17 @@ impl Reserve {
         }
     }
 
-    /// True if there is room for more than the end of what was begun.
+    /// True if there is room for more than finishing what was begun.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes == 0 || self.is_held.load(Ordering::Acquire) || !self.is_wanted.load(Ordering::Acquire)
     }
 
-    /// The most that one who has taken it may use at once, so that something is left for others.
+    /// Returns the most bytes that one user of the deleted reserve may take at once, so that something is left for others.
     pub(crate) fn part_bytes(&self) -> u64 {
         self.bytes / 4
     }
 
-    /// Makes it, or makes it again; `false` while there is not so much room.
+    /// Creates the file, or creates it again; `false` while there is not enough room.
     pub(crate) fn keep(&self) -> bool {
         let _one_at_a_time = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let was_missing = self.is_wanted.swap(true, Ordering::AcqRel);
@@ -73,7 +73,7 @@ impl Reserve {
         made.is_ok()
     }
 
-    /// Gives it up for whoever found the disk full; `false`: there is none to give.
+    /// Deletes the file after an operation found the disk full; `false`: there is none.
     pub(crate) fn give(&self) -> bool {
         let _one_at_a_time = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_held.swap(false, Ordering::AcqRel) {
@@ -84,7 +84,7 @@ impl Reserve {
         removed.is_ok()
     }
 
-    /// Does what may find the disk full, once more with the reserve given up.
+    /// Runs an operation; if it finds the disk full, deletes the reserve and runs it again.
     pub(crate) fn with<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::StorageFull && self.give() => attempt(),
@@ -105,7 +105,7 @@ impl Reserve {
         let path = self.path();
         let there = self.files.open(&path, false).and_then(|file| file.length());
         let missing = self.bytes.saturating_sub(there.unwrap_or(0));
-        // An attempt that fails takes, for a moment, what others need.
+        // A failing attempt would, for a moment, take room that others need.
         if self.files.free_bytes(&self.dir).is_ok_and(|free| free < missing) {
             return Err(storage_full());
         }

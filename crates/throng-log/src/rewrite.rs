@@ -1,8 +1,8 @@
-//! Taking records out of a finished segment.
+//! Removing records from a finished segment.
 //!
-//! The segment is written anew, beside itself, and takes its own place with one rename: a crash leaves the one or the other. What is left
-//! stands where it stood, so that no index has to change and whoever reads the file that was goes on; what went is a hole, which takes
-//! no room on the disk. Commits of which nothing is left become one that stands for them all.
+//! The segment is written to a new file that replaces it by one rename, so that a crash leaves one of the two. What is left stays at its
+//! offset. So no index has to change, and a reader of the old file can go on. What was removed is a hole, which takes no room on the disk.
+//! Commits without any record left become one that stands for them all.
 
 use crate::{
     files::{BLOCK_BYTES, File, Files, read_exact_at},
@@ -16,12 +16,12 @@ use std::{
 };
 use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned, Rest, WriterId};
 
-/// Bytes of commits for which one stands, at most: so many are read to pass it.
+/// The most bytes of commits that one stands for, because that many have to be read to pass it.
 const RUN_BYTES_MAX: u64 = 4 << 20;
-/// The suffix of the file that is written beside a segment.
+/// The suffix of the new file.
 const NEW_SUFFIX: &str = ".new";
 
-/// A segment that no writer touches any more.
+/// A segment that no writer writes any more.
 #[derive(Clone, Debug)]
 pub(crate) struct Finished {
     pub(crate) dir: PathBuf,
@@ -41,7 +41,7 @@ impl Finished {
     }
 }
 
-/// The file that a rewriting was making when it was cut off.
+/// True for the file of an interrupted rewrite.
 pub(crate) fn is_leftover(name: &str) -> bool {
     let number = name.strip_suffix(NEW_SUFFIX).and_then(crate::header::number_of);
     number.is_some()
@@ -52,7 +52,7 @@ pub(crate) fn new_path(dir: &Path, segment: u64) -> PathBuf {
     dir.join(file_name(segment) + NEW_SUFFIX)
 }
 
-/// Takes what is over out of a segment, keeping the segment as it was in an archive if there is one. `None`: nothing of it is over.
+/// Removes expired records from a segment, after copying the segment to the archive if there is one. `None`: nothing has expired.
 ///
 /// # Errors
 /// [`Error::Damaged`]: the segment is damaged, and is then left as it is. [`Error::Io`] of the file system.
@@ -81,7 +81,7 @@ pub(crate) fn rewrite(
     let new = new_path(&segment.dir, segment.number);
     let written = write_new(files, segment, prune, &*source, &new);
     if written.is_err() {
-        // The next one begins anew.
+        // The next rewrite begins anew.
         let _ = files.remove(&new);
     }
     written?;
@@ -90,7 +90,7 @@ pub(crate) fn rewrite(
     Ok(pruned)
 }
 
-/// Takes what is over out of an archive's copy of a segment, too, and out of one that was cut off.
+/// Removes expired records from an archive's copy of a segment, too, and from an interrupted copy.
 fn erase_archived(files: &dyn Files, segment: &Finished, prune: &Prune, archive: &Path) -> Result<(), Error> {
     let names = match files.list(archive) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -138,7 +138,7 @@ fn write_new(
     file.sync_data().map_err(segment.failed())
 }
 
-/// Copies a segment into an archive as it is, unless one of its number is there already: that was copied before more of it went.
+/// Copies a segment to an archive, unless one of its number is there: that was copied before more was removed.
 fn keep(files: &dyn Files, segment: &Finished, source: &dyn File, archive: &Path) -> Result<(), Error> {
     let failed = || Error::io(format!("copying {} to {}", segment.path().display(), archive.display()));
     files.create_dir(archive).map_err(failed())?;
@@ -155,7 +155,7 @@ fn keep(files: &dyn Files, segment: &Finished, source: &dyn File, archive: &Path
     files.sync_dir(archive).map_err(failed())
 }
 
-/// Copies a range of a file to the same place in another, without the blocks of zeros, where the other one reads as zeros.
+/// Copies a range of a file to the same offset in another, skipping blocks of zeros, which the other one must read as zeros there.
 pub(crate) fn copy_sparse(source: &dyn File, target: &dyn File, (from, to): (u64, u64)) -> io::Result<()> {
     let mut piece = vec![0; usize::try_from((to - from).min(RUN_BYTES_MAX)).unwrap_or(0)];
     let mut at = from;
@@ -173,7 +173,7 @@ pub(crate) fn copy_sparse(source: &dyn File, target: &dyn File, (from, to): (u64
     Ok(())
 }
 
-/// Writes what is not a whole block of zeros.
+/// Writes the bytes except whole blocks of zeros.
 fn write_sparse(file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()> {
     let mut pending: Option<(u64, usize, usize)> = None;
     for (from, to) in blocks(bytes.len(), offset) {
@@ -194,7 +194,7 @@ fn write_sparse(file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()> {
     }
 }
 
-/// The parts of some bytes at an offset, cut where blocks of the file begin.
+/// Returns the parts of a range at an offset, split where blocks of the file begin.
 fn blocks(length: usize, offset: u64) -> impl Iterator<Item = (usize, usize)> {
     let block = BLOCK_BYTES as usize;
     let lead = (block - (offset % BLOCK_BYTES) as usize) % block;
@@ -206,13 +206,13 @@ fn blocks(length: usize, offset: u64) -> impl Iterator<Item = (usize, usize)> {
 
 /// The receiver of a segment's commits, in order.
 trait Sink {
-    /// Takes the bytes that stood there.
+    /// Takes the former bytes.
     fn was(&mut self, bytes: &[u8], offset: u64);
-    /// Takes the bytes that stand there from now on.
+    /// Takes the new bytes.
     fn is(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
 }
 
-/// Blocks of a file that take room, as far as they were met in order.
+/// The blocks of a file that take room, as far as they were visited in order.
 #[derive(Default)]
 struct Blocks {
     last: Option<u64>,
@@ -266,7 +266,7 @@ impl Sink for Target {
     }
 }
 
-/// Commits right behind one another of which nothing is left.
+/// Consecutive commits without any record left.
 struct Run {
     /// The offset at which they begin.
     at: u64,
@@ -276,7 +276,7 @@ struct Run {
 }
 
 impl Run {
-    /// Ends the run: one commit stands for all of them, as long as they were if something follows.
+    /// Ends the run: one commit stands for all of them. If something follows, it has their total length.
     fn end(self, segment: u64, next: Option<u64>, sink: &mut dyn Sink) -> io::Result<()> {
         let before = u32::try_from(self.last.stamp().number.0 - self.first.0).unwrap_or(u32::MAX);
         let mut one = self.last.emptied(before, self.replaced_by);

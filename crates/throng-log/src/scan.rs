@@ -72,22 +72,22 @@ pub(crate) fn commit_at(window: &mut Window<'_>, segment: u64, offset: u64) -> i
     Ok(Commit::parse(bytes.to_vec(), &seed(segment, offset)))
 }
 
-/// Commits that follow one another without a gap.
+/// Consecutive commits.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The sectors at which the commits begin.
     pub sectors: Vec<u32>,
     /// The offset at which the next one would begin.
     pub end: u64,
-    /// The number the next one would have.
+    /// The number that the next one would have.
     pub next: CommitNo,
-    /// The newest commit one of them calls synced.
+    /// The newest commit that one of them calls synced.
     pub synced: CommitNo,
     /// The finding at `end` instead of a commit.
     pub stop: String,
 }
 
-/// Follows the commits of a segment from `offset` on, where commit `next` of `writer` is due: every commit is checked whole.
+/// Follows the commits of a segment from `offset` on, where commit `next` of `writer` is due. Every commit is checked completely.
 pub(crate) fn follow(
     window: &mut Window<'_>,
     segment: u64,
@@ -128,7 +128,7 @@ pub(crate) fn follow_each(
             return Ok(run);
         }
         visit(&commit);
-        // One that stands for others stands where each of them is looked for.
+        // A commit that stands for others is at the place of each of them.
         let places = std::iter::repeat_n(sectors(run.end), 1 + commit.stands_for() as usize);
         run.sectors.extend(places);
         run.synced = run.synced.max(stamp.synced);
@@ -137,8 +137,8 @@ pub(crate) fn follow_each(
     }
 }
 
-/// The newest commit of `writer` that any whole commit at or after `offset` calls synced, if it is `due` or newer: the
-/// proof that what should stand before it has once been there.
+/// Returns the newest commit of `writer` that any complete commit at or after `offset` calls synced, if it is `due` or newer. It proves
+/// that the missing commits were there.
 pub(crate) fn proof(
     window: &mut Window<'_>,
     segment: u64,
@@ -162,18 +162,18 @@ pub(crate) fn proof(
     Ok(None)
 }
 
-/// The contents of a segment whose header does not help.
+/// The contents of a segment with an unusable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stray {
     /// No whole commit.
     Nothing,
-    /// Commits, none of which any other calls synced.
+    /// Commits, none of which another one calls synced.
     Unsynced,
-    /// Commits that were synced once.
+    /// Commits that were synced.
     Synced,
 }
 
-/// Looks for commits in a segment, whatever its header says.
+/// Looks for commits in a segment, ignoring its header.
 pub(crate) fn stray(window: &mut Window<'_>, segment: u64) -> io::Result<Stray> {
     let (mut at, mut first) = (DATA_AT, None);
     while at < window.length() {
@@ -194,8 +194,8 @@ pub(crate) fn stray(window: &mut Window<'_>, segment: u64) -> io::Result<Stray> 
     })
 }
 
-/// Returns the sectors at which the commits `first` up to `last` begin, walking from header to header without reading the bodies; fewer
-/// where the chain breaks, with what was found there.
+/// Returns the sectors at which the commits `first` up to `last` begin, walking from header to header without reading the bodies. Returns
+/// fewer if the chain breaks, with what was found there.
 pub(crate) fn directory(
     file: &dyn File,
     writer: WriterId,
@@ -222,7 +222,7 @@ pub(crate) fn directory(
     Ok((found, None))
 }
 
-/// An offset in sectors: a segment is far below the 2 TiB where this would not fit.
+/// Converts an offset to sectors. A segment is far below the 2 TiB where this would overflow.
 pub(crate) fn sectors(offset: u64) -> u32 {
     u32::try_from(offset / SECTOR_BYTES).unwrap_or(u32::MAX)
 }

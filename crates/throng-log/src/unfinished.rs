@@ -1,4 +1,4 @@
-//! A directory that an import or a backup is filling: no journal before that has ended.
+//! A directory that an import or a backup is filling. It is no journal until that has ended.
 
 use crate::{
     Options,
@@ -15,18 +15,18 @@ use throng_journal::Error;
 
 /// The file that marks a directory with only a part of a journal.
 const UNFINISHED_NAME: &str = "unfinished";
-/// The file that is there while segments that are staged beside a copy get their names.
+/// The file that exists while staged segments are being renamed into a copy.
 const ADDING_NAME: &str = "adding";
 
-/// A directory being filled. Dropped before it is [finished](Self::finish), the directory stays refused.
+/// A directory being filled. If this is dropped before it is [finished](Self::finish), the directory stays refused.
 pub(crate) struct Unfinished<'a> {
     files: &'a dyn Files,
     dir: &'a Path,
 }
 
 impl<'a> Unfinished<'a> {
-    /// Marks a directory that holds no log, or only what an earlier attempt has left: that is removed. The lock is for whoever
-    /// fills it.
+    /// Marks a directory that holds no log, or only the leftover of an earlier attempt, which is deleted. The caller holds the returned
+    /// lock while it fills the directory.
     pub(crate) fn begin(options: &'a Options, dir: &'a Path) -> Result<(Self, Lock), Error> {
         let files = &*options.files;
         let creating = || Error::io(format!("creating the directory {}", dir.display()));
@@ -41,7 +41,7 @@ impl<'a> Unfinished<'a> {
         Ok((begun, lock))
     }
 
-    /// All is there, and durable.
+    /// Ends the filling. Everything must be durable.
     pub(crate) fn finish(self) -> Result<(), Error> {
         finish(self.files, self.dir)
     }
@@ -63,7 +63,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// All is there, and durable.
+/// Ends the filling. Everything must be durable.
 pub(crate) fn finish(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     let finishing = || Error::io(format!("finishing the directory {}", dir.display()));
     files.sync_dir(dir).map_err(finishing())?;
@@ -83,7 +83,7 @@ fn has(files: &dyn Files, dir: &Path, name: &str) -> Result<bool, Error> {
     Ok(names.iter().any(|other| other == name))
 }
 
-/// Refuses a backup in the wrong direction: from a copy, or from where there is no log, to a log that is no copy.
+/// Refuses a backup in the wrong direction: from a copy, or from a place without a log, to a log that is no copy.
 pub(crate) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(), Error> {
     let has_log = |dir| !recovery::list(files, dir).unwrap_or_default().is_empty();
     let is_copy = |dir| is_marked_copy(files, dir);
@@ -101,7 +101,7 @@ pub(crate) fn refuse_swap(files: &dyn Files, from: &Path, to: &Path) -> Result<(
     ))
 }
 
-/// Has the segments that are staged beside a copy, durably, be a part of it: all of them, also if this is cut off.
+/// Adds the segments that are staged beside a copy, durably: all of them, even after an interruption.
 pub(crate) fn add_staged(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     let adding = || Error::io(format!("adding to the copy in {}", dir.display()));
     files.open(&dir.join(ADDING_NAME), true).map_err(adding())?;
@@ -109,7 +109,7 @@ pub(crate) fn add_staged(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     settle(files, dir)
 }
 
-/// Adds what a backup was adding to this copy when it was cut off. For whoever has the directory's lock.
+/// Completes an interrupted addition of staged segments to this copy. The caller holds the directory's lock.
 pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     if !has(files, dir, ADDING_NAME)? {
         return Ok(());
@@ -125,7 +125,7 @@ pub(crate) fn settle(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     files.sync_dir(dir).map_err(adding())
 }
 
-/// Works like [`settle`], unless somebody else has the directory's lock, who does it.
+/// Works like [`settle`], unless another process has the directory's lock: that one does it.
 pub(crate) fn settle_unused(options: &Options, dir: &Path) -> Result<(), Error> {
     if !has(&*options.files, dir, ADDING_NAME)? {
         return Ok(());
@@ -137,7 +137,7 @@ pub(crate) fn settle_unused(options: &Options, dir: &Path) -> Result<(), Error> 
     }
 }
 
-/// Refuses a directory in which an import or a backup has not ended: that is no journal.
+/// Refuses a directory in which an import or a backup has not ended.
 pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Error> {
     if !is_unfinished(files, dir)? {
         return Ok(());
@@ -149,7 +149,7 @@ pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Err
     ))
 }
 
-/// The directory holds no log yet, or does not exist; else a sentence that says so.
+/// Checks that the directory holds no log yet, or does not exist; otherwise returns an error.
 pub(crate) fn require_no_log(options: &Options, dir: &Path) -> Result<(), Error> {
     match recovery::list(&*options.files, dir) {
         Ok(segments) if !segments.is_empty() => Err(Error::backend(

@@ -1,4 +1,4 @@
-//! A thread of the store's or the views' own: a checkpoint takes long enough that no loop may stand still for it.
+//! A thread of the store's or the views' own: a checkpoint takes too long for a loop.
 
 use std::{
     future::Future,
@@ -36,7 +36,7 @@ impl Worker {
         })
     }
 
-    /// Runs a job on the thread; `Err` if it cannot take any, or ended without an answer.
+    /// Runs a job on the thread; `Err` if it cannot take one, or ended without an answer.
     pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> JobAnswer<T> {
         let slot = Arc::new(Mutex::new(Slot {
             state: State::Waiting,
@@ -56,7 +56,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported; the answer said so.
+            // A panic there has been reported already; the answer said so.
             let _ = thread.join();
         }
     }

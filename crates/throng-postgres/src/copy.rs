@@ -1,4 +1,4 @@
-//! Rows for `COPY … FROM STDIN (FORMAT binary)`, in PostgreSQL's own form: no parameter, no text to parse.
+//! Rows for `COPY … FROM STDIN (FORMAT binary)`, in PostgreSQL's binary format: no parameters, no text to parse.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use futures_util::SinkExt as _;
@@ -59,7 +59,7 @@ impl CopyRows {
     }
 
     pub(crate) fn value(&mut self, value: &[u8]) -> &mut Self {
-        // A value that is larger than this is refused by the limits of a commit long before.
+        // The limits of a commit have refused a larger value long before.
         self.bytes.put_i32(i32::try_from(value.len()).unwrap_or(i32::MAX));
         self.bytes.put_slice(value);
         self

@@ -1,4 +1,4 @@
-//! Connections, and the threads they live on.
+//! Connections, and the threads they run on.
 
 use crate::{
     dial::{Connected, Dialer, PoolConnect, no_connection},
@@ -30,25 +30,26 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// The longest wait of a read for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
-/// The most waits for a free connection at once. Most of them are entities being loaded: this many take a few megabytes, and are read
-/// within the time they may wait.
+/// The most waits for a free connection at once. Most of them are loads of entities: this many take a few megabytes, and finish within the
+/// time they may wait.
 const WAITING_MAX: usize = 10_000;
 const STORE_THREADS: usize = 2;
-/// Every statement goes along an index, in its order, whatever the statistics say of tables that have just been filled: a plan
-/// that reads the whole table for each page of it takes the square of the time.
+/// Forces every statement to follow an index, whatever the statistics of recently filled tables say: a plan that reads the whole table for
+/// each page takes quadratic time.
 const PLANS: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET enable_hashjoin TO off; SET \
     enable_mergejoin TO off; SET enable_sort TO off; SET jit TO off";
 
-/// Long values, of which `places` has most, are compressed by LZ4 where the server can: as small as by its own method, at a quarter of the time.
+/// Has long values, of which `places` has most, compressed by LZ4 if the server can: as small as by its own method, at a quarter of the
+/// time.
 const COMPRESSION: &str = "SELECT set_config('default_toast_compression', 'lz4', false) FROM pg_settings WHERE name = \
     'default_toast_compression' AND 'lz4' = ANY(enumvals)";
 
 tokio::task_local! {
-    /// Closed once whoever asked for what this task does has gone away.
+    /// Closed once the asker of this task has gone away.
     static ASKER: asks::Sender<Infallible>;
 }
 
-/// Ends when nobody waits for this task any more; never, if nobody ever did.
+/// Ends when nothing waits for this task any more; never, if nothing ever did.
 async fn asker_gone() {
     match ASKER.try_with(asks::Sender::clone) {
         Ok(asker) => asker.closed().await,
@@ -56,7 +57,7 @@ async fn asker_gone() {
     }
 }
 
-/// A runtime on threads of its own, so that no loop of a gateway stands still for the database.
+/// A runtime on its own threads, so that no loop of a gateway waits for the database.
 pub(crate) struct Threads(Option<Runtime>);
 
 impl Threads {
@@ -71,8 +72,8 @@ impl Threads {
             .map_err(Error::io("starting threads for PostgreSQL"))
     }
 
-    /// Runs it there; whoever waits may be on any executor, and may go away: then it ends where it waits for a connection. On one that
-    /// it has, it goes on to its end, so that the next one finds the connection as it should be.
+    /// Runs a future on these threads. The asker may be on any executor, and may go away. Then the future ends if it waits for a
+    /// connection. If it has one, it runs to its end, so that it leaves the connection in order.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -80,7 +81,7 @@ impl Threads {
         let (asker, asked) = asks::channel(1);
         let (tell, told) = oneshot::channel();
         self.spawn(ASKER.scope(asker, async move {
-            // Nobody waits any more: then nobody wants to know.
+            // The asker may have gone.
             let _ = tell.send(future.await);
         }));
         Box::pin(async move {
@@ -90,7 +91,7 @@ impl Threads {
         })
     }
 
-    /// Runs it there and blocks until it is done.
+    /// Runs a future on these threads and blocks until it is done.
     pub(crate) fn block<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -98,7 +99,7 @@ impl Threads {
     ) -> Result<T, Error> {
         let (tell, told) = mpsc::sync_channel(1);
         self.spawn(async move {
-            // Nobody waits any more: then nobody wants to know.
+            // The asker may have gone.
             let _ = tell.send(future.await);
         });
         told.recv_timeout(patience).unwrap_or_else(|_| Err(gone()))
@@ -106,7 +107,7 @@ impl Threads {
 
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.0 {
-            // In a box, so that the runtime's part is compiled once, not for each of some fifty futures.
+            // Boxed, so that the runtime's part is compiled once, not for each of some fifty futures.
             let future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(future);
             runtime.spawn(future);
         }
@@ -146,7 +147,7 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Asks on the database's own threads.
+    /// Runs a request on the database's own threads.
     pub(crate) fn run<T, R>(self: &Arc<Self>, ask: impl FnOnce(Arc<Self>) -> R) -> Later<'static, Result<T, Error>>
     where
         T: Send + 'static,
@@ -160,7 +161,7 @@ impl Database {
         Self::begin(options, true)
     }
 
-    /// Connects to look: there must be tables of this program's version.
+    /// Connects for inspection. There must be tables of this program's version.
     pub(crate) fn look(options: PostgresOptions) -> Result<Arc<Self>, Error> {
         Self::begin(options, false)
     }
@@ -197,7 +198,7 @@ impl Database {
         Ok(database)
     }
 
-    /// A connection that is nobody else's. Runs on the runtime it is called on.
+    /// Returns a new connection outside the pool. It runs on the caller's runtime.
     pub(crate) async fn connect(&self, doing: &str, durability: Durability) -> Result<Client, Error> {
         let (client, connection) = self.dialer.dial(doing).await?;
         self.dialer.drive(connection);
@@ -217,12 +218,12 @@ impl Database {
         )
     }
 
-    /// A connection that is to be polled by whoever listens.
+    /// Returns a connection that the listener has to poll.
     pub(crate) async fn listener(&self, doing: &str) -> Result<Connected, Error> {
         self.dialer.dial(doing).await
     }
 
-    /// A connection of the pool, as long as whoever wants it is there.
+    /// Returns a connection of the pool, as long as the asker waits for it.
     pub(crate) async fn client(&self, doing: &str) -> Result<Object, Error> {
         let refused = |why: String| Error::backend(format!("{doing} ({})", self.options.place()), why);
         let Ok(_waits) = self.waiting.try_acquire() else {
@@ -241,13 +242,12 @@ impl Database {
         failed(doing, &self.options)
     }
 
-    /// Refuses a way to the server that gives each transaction whichever session is free: locks, settings and prepared statements are a
-    /// session's.
+    /// Refuses a pooler that gives each transaction any free session: locks, settings and prepared statements belong to a session.
     async fn refuse_pooler(&self, client: &Client) -> Result<(), Error> {
         let (doing, limit) = ("connecting", self.dialer.limit());
         let other = self.connect(doing, Durability::Fsync).await?;
         let asking = async {
-            // A pooler may give out the one that is free for longest, or for shortest.
+            // A pooler may give out the session that was free for the longest or for the shortest time.
             let (before, again) = (session_of(client).await?, session_of(client).await?);
             // It ends at once, and is none of this engine's.
             other
@@ -306,7 +306,7 @@ impl Database {
     }
 }
 
-/// The server's process behind a connection; asked as text, since a prepared statement may be another session's.
+/// Returns the server's process behind a connection. Asked as text, since a prepared statement could be in another session.
 async fn session_of(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
     let answered = client.simple_query("SELECT pg_backend_pid()").await?;
     let process = answered.iter().find_map(|message| match message {
@@ -316,7 +316,7 @@ async fn session_of(client: &Client) -> Result<Option<String>, tokio_postgres::E
     Ok(process)
 }
 
-/// Drops a schema with this mark, and makes it anew.
+/// Drops a schema with this mark, and creates it again.
 pub(crate) fn begin_anew(options: PostgresOptions, mark: String) -> Result<(), Error> {
     let threads = Threads::start("throng-store", 1)?;
     let dialer = Arc::new(Dialer::new(&options)?);
@@ -351,7 +351,7 @@ pub(crate) fn begin_anew(options: PostgresOptions, mark: String) -> Result<(), E
     threads.block(work, Duration::from_secs(60))
 }
 
-/// A name of its own among the sessions of a server, so that one that takes over can end what is left of one before.
+/// Returns a unique name among the sessions of a server, so that an engine that takes over can end those of an earlier one.
 fn session(options: &PostgresOptions) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now()

@@ -1,4 +1,4 @@
-//! Connecting. Each host of a URL has its own limit, and all connections can be cut at once.
+//! Connecting. Each host of a URL has its own time limit, and all connections can be cut at once.
 
 use crate::{
     error::explain,
@@ -27,7 +27,7 @@ use tokio_postgres::{
 
 pub(crate) type Connected = (Client, Connection<Socket, Session<Socket>>);
 
-/// The server's function that waits for its standbys: its warnings say that a commit did not wait to the end.
+/// The server's function that waits for its standbys. Its warnings reveal a commit that did not wait to the end.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
 /// Makes all connections of one engine.
@@ -36,10 +36,10 @@ pub(crate) struct Dialer {
     hosts: Vec<OneHost>,
     tls: MakeTls,
     cut: watch::Sender<()>,
-    /// The number of commits that did not wait to the end until they were on a standby. Each connection's task adds to it when the server
-    /// warns of one.
+    /// The number of commits that did not wait until they were on a standby. Each connection's task adds to it when the server warns of
+    /// one.
     unreplicated: AtomicU64,
-    /// Why no connection was made last, for the pool, whose errors cannot say.
+    /// The reason why the last attempt made no connection. The pool's errors cannot hold it.
     failure: Mutex<String>,
     /// The host of the last connection.
     used: Mutex<String>,
@@ -66,7 +66,7 @@ impl Dialer {
         })
     }
 
-    /// Tries one host after the other.
+    /// Tries the hosts in order.
     pub(crate) async fn dial(&self, doing: &str) -> Result<Connected, Error> {
         let (mut order, mut failures): (Vec<&OneHost>, Vec<String>) = (self.hosts.iter().collect(), Vec::new());
         if self.options.config.get_load_balance_hosts() == LoadBalanceHosts::Random {
@@ -88,7 +88,7 @@ impl Dialer {
         ))
     }
 
-    /// Says which of several hosts is used, when it is another one than before.
+    /// Logs which of several hosts is used, if it has changed.
     fn uses(&self, host: &OneHost) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if self.hosts.len() > 1 && *used != host.shown {
@@ -146,7 +146,7 @@ impl Dialer {
                     }
                 }
             });
-            // Whoever uses it is told by what they ask.
+            // Users of the connection learn of its end by their requests.
             let why = tokio::select! {
                 why = ended => why,
                 _ = cut.changed() => "the server is silent".into(),
@@ -155,7 +155,7 @@ impl Dialer {
         })
     }
 
-    /// Takes note of what a server says by itself.
+    /// Notes a message that the server sends by itself.
     pub(crate) fn hear(&self, message: &AsyncMessage) {
         if let AsyncMessage::Notice(notice) = message
             && is_unreplicated(notice)
@@ -168,20 +168,19 @@ impl Dialer {
         }
     }
 
-    /// Commits so far that may not be on a synchronous standby, although they are reported as done: whoever has sent one meanwhile does not
-    /// know.
+    /// Returns the number of commits that may not be on a synchronous standby although they were reported as done. Which ones is not known.
     pub(crate) fn unreplicated(&self) -> u64 {
         self.unreplicated.load(Ordering::Acquire)
     }
 
-    /// Ends all connections there are. What waits on them fails.
+    /// Ends all connections. Whatever waits on them fails.
     pub(crate) fn cut(&self) {
         self.cut.send_replace(());
     }
 
     /// Resolves when all connections are cut.
     pub(crate) async fn is_cut(&self) {
-        // The sender lives as long as this.
+        // The sender exists as long as this.
         let _ = self.cut.subscribe().changed().await;
     }
 
@@ -191,7 +190,7 @@ impl Dialer {
     }
 }
 
-/// Says why no connection came out of the pool.
+/// Returns the error for a missing connection from the pool.
 pub(crate) fn no_connection(
     doing: &str,
     (options, dialer): (&PostgresOptions, &Dialer),
@@ -231,7 +230,7 @@ impl Connect for PoolConnect {
                         other => other.to_string(),
                     };
                     *self.0.failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
-                    // Any error of the driver: it says nothing, see `failure`.
+                    // Any error of the driver, since the true reason is in `failure`.
                     Config::new()
                         .connect(NoTls)
                         .await
@@ -242,7 +241,7 @@ impl Connect for PoolConnect {
     }
 }
 
-/// Each host by itself, with everything else that was said.
+/// Returns a configuration for each host, with all other settings.
 fn hosts(config: &Config) -> Vec<OneHost> {
     let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let count = names.len().max(addresses.len());

@@ -1,7 +1,7 @@
-//! The directory in which the nodes of a cluster meet: the tables `cluster`, `nodes` and `owners`.
+//! The directory of a cluster's nodes: the tables `cluster`, `nodes` and `owners`.
 //!
-//! Every change is one transaction. What ends never comes back: a node that is dead or has left, a writer that is sealed; and so a look at
-//! one of them, with its row locked against that change, holds for the rest of the transaction.
+//! Every change is one transaction. An end is final: of a node that is dead or has left, of a writer that is sealed. So a look at one of
+//! them, with its row locked against that change, holds for the rest of the transaction.
 
 mod changes;
 mod floor;
@@ -36,7 +36,7 @@ use tokio::{sync::watch, time::timeout};
 use tokio_postgres::{AsyncMessage, error::SqlState};
 use view::view;
 
-/// A change is taken to hang after so long. It waits for locks for a few seconds at most.
+/// The time after which a change counts as hanging. It waits for locks for a few seconds at most.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
 /// The time between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 pub struct PostgresDirectory {
     database: Arc<Database>,
     changes: Arc<watch::Sender<()>>,
-    /// A task listens for changes. Set once, by the first caller that waits for one.
+    /// True once a task listens for changes. Set once, by the first caller that waits for one.
     listens: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ fn word(state: NodeState) -> &'static str {
 }
 
 impl PostgresDirectory {
-    /// The directory of nodes that run, for who looks at them. Nothing is made ready: there must be tables of this program's version.
+    /// Opens the directory of running nodes for inspection. Nothing is created: there must be tables of this program's version.
     ///
     /// # Errors
     /// [`Error::Backend`]: there are no tables or older ones, or the server cannot be reached, or refuses. [`Error::OtherVersion`]: the
@@ -84,7 +84,7 @@ impl PostgresDirectory {
         }
     }
 
-    /// Runs a change on the store's own threads, again where it has met another one.
+    /// Runs a change on the directory's own threads, and repeats it if it conflicted with another one.
     fn run<T, R>(
         &self,
         doing: &'static str,
@@ -124,7 +124,7 @@ impl Directory for PostgresDirectory {
                     return Ok(Err(refused));
                 }
                 let joined = match joined(&database, &mut client, &join).await {
-                    // A session of an engine that was alone holds a lock, and does not go on.
+                    // A session of an engine outside the cluster holds a lock, and does not proceed.
                     Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                         for row in client.query(ALONE, &[]).await? {
                             if !row.get::<_, bool>(1) {
@@ -188,7 +188,7 @@ impl Directory for PostgresDirectory {
                 if living(&transaction, (by, &database.session)).await?.is_none() {
                     return Ok(Err(Error::Gone(by)));
                 }
-                // One at a time, each of which sees what the one before has done.
+                // One at a time, so that each sees what the one before has done.
                 transaction.execute(LOCK_CLUSTER, &[]).await?;
                 let gives_way = view(&transaction).await?.gives_way() == Some(node);
                 if gives_way {
@@ -229,7 +229,7 @@ impl Directory for PostgresDirectory {
         self.run("declaring a node dead", move |database, mut client| async move {
             let by = (by, &*database.session);
             match declared(&mut client, by, dead, beat).await {
-                // One of its statements holds a lock, and its session does not go on.
+                // One of its statements holds a lock, and its session does not proceed.
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                     let still_silent = format!("SELECT session FROM nodes WHERE node = $1 AND beat = $2 AND {LIVING}");
                     let session = client
@@ -284,7 +284,7 @@ impl Directory for PostgresDirectory {
             async move {
                 let (receiver, wanted) = (to.0.cast_signed(), numbers(&shards));
                 let transaction = client.transaction().await?;
-                // One behind the other, in this order: requests wait for this.
+                // Sent together, in this order, because requests wait for this.
                 let receivers = [typed::number(&receiver)];
                 let (_, giver, serves, owned, open) = try_join5(
                     transaction.batch_execute(PATIENCE),
@@ -405,7 +405,7 @@ impl Directory for PostgresDirectory {
         }
         let mut changes = self.changes.subscribe();
         let changed = self.database.threads.run(async move {
-            // Nothing was told: the time is over.
+            // An error means that the time is over.
             let _ = tokio::time::timeout(at_most, changes.changed()).await;
             Ok(())
         });
@@ -421,7 +421,7 @@ async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), 
     let ask = async {
         let asked = client.batch_execute(&format!("LISTEN throng_{schema}")).await;
         asked.map_err(database.failed(doing))?;
-        // What changed before was told to nobody here.
+        // Earlier changes were not signalled to this listener.
         changes.send_replace(());
         Ok(())
     };
@@ -446,13 +446,13 @@ async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), 
     }
 }
 
-/// The streams of engines that are alone, whether these live (their connections and their leases say so), and their sessions.
+/// Selects the streams of engines outside the cluster, whether they live (by their connections and leases), and their sessions.
 const ALONE: &str = "SELECT w.node, coalesce(l.until > clock_timestamp() AND NOT l.over, false) AND EXISTS (SELECT FROM pg_stat_activity \
     a WHERE a.application_name = w.session), w.session FROM writers w LEFT JOIN leases l USING (writer) WHERE w.node_id IS NULL AND \
     w.sealed_at IS NULL ORDER BY writer";
 
-/// Returns the query for nodes of a newer release that are gone. Such a node was there for as long as the last of its streams had a lease,
-/// which it gave back if it ended in order.
+/// Returns the query for nodes of a newer release that are gone. Such a node was there until the last lease of its streams ended, which it
+/// gave back if it ended in order.
 fn newer_gone() -> String {
     format!(
         "SELECT n.name, greatest(extract(epoch FROM clock_timestamp() - max(l.until)) * 1000000, 0)::bigint FROM nodes n JOIN writers w ON \
@@ -461,13 +461,14 @@ fn newer_gone() -> String {
     )
 }
 
-/// A number that no node has had. A database that was rolled back does not know the last ones: so it leaves some out at random.
+/// Inserts a node with an unused number. A database that was rolled back does not know the last ones, so some numbers are skipped at
+/// random.
 const INSERT_NODE: &str = "WITH s AS (SELECT pg_get_serial_sequence('nodes', 'node')::regclass AS numbers) INSERT INTO nodes (node, name, \
     peer, http, program, app, session, features, lease_micros, kinds, state, wants_drain) OVERRIDING SYSTEM VALUE SELECT setval(numbers, \
     nextval(numbers) + floor(random() * 1000)::bigint), $1, $2, $3, $4, $5, $6, $7, $8, $9, 'draining', coalesce((SELECT wants_drain FROM \
     nodes WHERE name = $1 ORDER BY node DESC LIMIT 1), false) FROM s RETURNING node";
 
-/// Says that a node lives, and holds what the server says against what it has answered before.
+/// Notes that a node lives, and compares the server's state with its earlier answers.
 async fn beaten(
     database: &Database,
     client: &mut Object,
@@ -512,7 +513,7 @@ async fn beaten(
 async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Change<NodeId>> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(PATIENCE).await?;
-    // No engine begins alone from here on.
+    // From here on no engine outside the cluster can begin.
     let row = transaction
         .query_one("SELECT shards, features, app FROM cluster FOR UPDATE", &[])
         .await?;
@@ -540,8 +541,8 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
         .await?;
     let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     close(&transaction, &writers).await?;
-    // Not locked before: one that lives may wait for the row of the cluster.
-    // Nor is one in the way that this process has become without hearing of it: its answer was lost.
+    // Not locked: a living one may wait for the row of the cluster. A node that this process itself has become, without learning of it
+    // because the answer was lost, does not count.
     let statement = format!("SELECT node, {IS_GONE} OR session = $2 FROM nodes n WHERE name = $1 AND {LIVING}");
     for row in transaction.query(&statement, &[&join.name, &database.session]).await? {
         if !row.get::<_, bool>(1) {
@@ -555,7 +556,7 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
     if let Err(refused) = view(&transaction).await?.refuse(join) {
         return Ok(Err(refused));
     }
-    // Only the first one adds them: their rows are locked before that of the cluster everywhere else.
+    // Only the first node adds them: everywhere else their rows are locked before that of the cluster.
     if row.get::<_, Option<i32>>(0).is_none() {
         transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
         transaction

@@ -1,4 +1,4 @@
-//! The answer of the server or the network, as a sentence that says what to do.
+//! Explains errors of the server or the network in a sentence that says what to do.
 
 use crate::options::PostgresOptions;
 use std::{error::Error as _, io};
@@ -10,7 +10,7 @@ pub(crate) fn failed(doing: &str, options: &PostgresOptions) -> impl FnOnce(toki
     move |error| Error::backend(format!("{doing} ({})", options.place()), explain(&error, options))
 }
 
-/// Returns a sentence: the finding, and what to do.
+/// Returns a sentence: the fault, and what to do.
 pub(crate) fn explain(error: &tokio_postgres::Error, options: &PostgresOptions) -> String {
     if let Some(said) = error.as_db_error() {
         let advice = advice(said.code(), options);

@@ -8,8 +8,7 @@
 //! # Ok::<(), throng_journal::Error>(())
 //! ```
 //!
-//! For operators there is a page of its own, `docs/postgresql.md`: set-up, the tables with example queries, moving, backup,
-//! taking over, tuning.
+//! Operators find set-up, tables with example queries, moving, backup, take-over and tuning in `docs/postgresql.md`.
 //!
 //! # The tables
 //!
@@ -31,8 +30,8 @@
 //! views, view_rows                                          read models; shown by the view read_models
 //! migrations                                                numbered steps, each applied once
 //! ```
-//!
-//! The statements that make them are in `src/migrations`. They are applied at the start, under an advisory lock; tables of a
+//! The statements that create them are in `src/migrations`. They are applied at the start, under an advisory lock. Tables of a newer
+//! program are refused, unchanged.
 //! newer program are refused, unchanged.
 //!
 //! # An append
@@ -45,70 +44,71 @@
 //! WHERE $2 = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2 - 1)
 //! ```
 //!
-//! `FOR SHARE` makes the order certain: a **seal** updates the writer's row, so it waits for the append that is under way, and
-//! an append that comes after it sees it. (A plain `SELECT` would be a race: its snapshot may be older than the seal.) The body is
-//! `STORAGE EXTERNAL`: not compressed, and a record of a large commit is read without the rest.
+//! `FOR SHARE` fixes the order: a **seal** updates the writer's row, so it waits for the append under way, and a later append sees it. (A
+//! plain `SELECT` would be a race: its snapshot may be older than the seal.) The body is `STORAGE EXTERNAL`: it is not compressed, and a
+//! record of a large commit is read without the rest.
 //!
-//! Appends have a connection of their own, one in flight, four where a round trip takes over a millisecond; statements of one
-//! connection run in order, so the predecessor is there or the commit is refused. Whatever goes wrong is reported as *in doubt*.
-//! The engine then seals and reads: nobody guesses. Connections live on threads of this crate, never on a gateway's loop.
+//! Appends have their own connection, with one in flight, or four if a round trip takes over a millisecond. Statements of one connection
+//! run in order, so the predecessor is there or the commit is refused. Every failure is reported as *in doubt*. The engine then seals and
+//! reads, so nothing is guessed. Connections run on threads of this crate, never on a gateway's loop.
 //!
 //! # Taking over
 //!
-//! [`open`](throng_journal::Journal::open) seals the node's earlier writers. What holds a lock for over three seconds, such as the
-//! session of a process that was stopped in the middle of a statement, is ended (`pg_terminate_backend`, by the name of its
-//! sessions), and so is what is left of the other engines' sessions afterwards. Before the new writer's engine begins, every
-//! **lease** of an engine of the node must be over, whoever has sealed its writer: an engine answers from memory only within its lease
-//! ([`holds`](throng_journal::Journal::holds)), renewed five times in its length. The server's clock and the engine's, which goes on while
-//! the machine sleeps, only measure lengths of time. Not waited for are engines that gave their lease back at their end, and
-//! those whose process is known to be gone: it is noted with the lease, down to the boot and the process namespace. The new writer has
-//! its lease from the beginning, so that who was sealed sees that somebody is taking over. It
-//! [notices](throng_journal::Journal::ended) with its next renewal, and does not take back while the other one lives.
+//! [`open`](throng_journal::Journal::open) seals the node's earlier writers. A session that holds a lock for over three seconds, such as
+//! that of a process stopped in the middle of a statement, is ended (`pg_terminate_backend`, by the name of its sessions), and so are the
+//! other engines' remaining sessions afterwards. Before the new writer's engine begins, every **lease** of an engine of the node must have
+//! expired, whoever has sealed its writer: an engine answers from memory only within its lease ([`holds`](throng_journal::Journal::holds)),
+//! which it renews five times in its length. The server's clock and the engine's, which goes on while the machine sleeps, only measure
+//! durations. There is no wait for engines that gave their lease back at their end, nor for those whose process is known to be gone: the
+//! lease records it, down to the boot and the process namespace. The new writer has its lease from the beginning, so that a sealed engine
+//! sees that another is taking over. It [notices](throng_journal::Journal::ended) with its next renewal, and does not take back while the
+//! other one lives.
 //!
 //! # A server that lacks commits
 //!
-//! A promoted standby or a restored backup lacks the last commits, and all that was written with them. So each renewal, beat, seal and
-//! checkpoint carries what was known to be durable when it was sent, and asks for it: see `src/rollback.rs`. A contradiction ends the epoch, and
-//! what is lost is recorded in `losses` and `lost_commits`. Writers' numbers leave gaps at random, and an append names its engine's session,
-//! so that no statement of a lost writer meets another one of its number.
+//! A promoted standby or a restored backup lacks the last commits, and everything written with them. So each renewal, beat, seal and
+//! checkpoint carries what was known to be durable when it was sent, and checks that: see `src/rollback.rs`. A contradiction ends the
+//! epoch, and the loss is recorded in `losses` and `lost_commits`. Writers' numbers have random gaps, and an append names its engine's
+//! session, so that no statement of a lost writer can hit another one of its number.
 //!
 //! # A checkpoint
 //!
-//! One transaction: the commits up to its position are read, their events' places gathered by entity and written with `COPY`, rows
-//! of `events` likewise, states and system rows in batches; last, on condition of the unsealed writer (`FOR SHARE` again), the row
-//! that says what is covered. A checkpoint of a writer that was taken over is refused, whole.
+//! A checkpoint is one transaction: the commits up to its position are read, their events' places gathered by entity and written with
+//! `COPY`, rows of `events` likewise, states and system rows in batches. Last, if the writer is not sealed (`FOR SHARE` again), the row
+//! with the covered position is written. A checkpoint of a writer that was taken over is refused completely.
 //!
-//! Rows of `events` are gathered from 2 MiB of commits and sent in the order of their index: maintaining it is most of what they cost, and
-//! half as much where rows that are neighbours in it come one after the other.
+//! Rows of `events` are gathered from 2 MiB of commits and sent in the order of their index. Maintaining the index is most of their cost,
+//! and half as much if neighbouring rows come one after the other.
 //!
-//! It keeps to its [`Pace`](throng_journal::Pace): small batches with pauses between them while there is time, large ones without once it is
+//! It keeps to its [`Pace`](throng_journal::Pace): small batches with pauses while there is time, large ones without pauses once it is
 //! urgent.
 //!
-//! Long values are compressed by LZ4 where the server can (`default_toast_compression` of the session): its own method took most of what `places` cost.
+//! Long values are compressed by LZ4 if the server can (`default_toast_compression` of the session); its own method caused most of the cost
+//! of `places`.
 //!
-//! A payload that `jsonb` does not take never stops a checkpoint: it stands in `metadata` as `base64`.
+//! A payload that `jsonb` refuses never stops a checkpoint: it is stored in `metadata` as `base64`.
 //!
 //! # Plans
 //!
-//! Every statement is a range of an index or a loop over one. The sessions say so (`enable_seqscan` and its like are off), because the
-//! statistics of a table that has just been filled say otherwise, and a page that reads the whole table makes a start take the square
-//! of what there is to read.
+//! Every statement is a range of an index or a loop over one. The sessions enforce this (`enable_seqscan` and similar settings are off),
+//! because the statistics of a recently filled table suggest otherwise, and pages that each read the whole table make a start take
+//! quadratic time.
 //!
 //! # The URL
 //!
-//! `postgres://user:password@host:port/database?…` as libpq takes it, and: `schema` (default `throng`), `events` (`on`, `off`),
-//! `durability` (`fsync`, `os`), `lease` (`5s`), `depth` (by the round trip; at most 16), `pool` (4; at most 64), `sslmode`
-//! (`disable`, `prefer`, `require`, `verify-full`), `sslrootcert`. A password may come from `PGPASSWORD`.
+//! `postgres://user:password@host:port/database?…` as in libpq, with these options: `schema` (default `throng`), `events` (`on`, `off`),
+//! `durability` (`fsync`, `os`), `lease` (`5s`), `depth` (by the round trip; at most 16), `pool` (4; at most 64), `sslmode` (`disable`,
+//! `prefer`, `require`, `verify-full`), `sslrootcert`. A password may come from `PGPASSWORD`.
 //!
 //! # Limits
 //!
-//! A commit has at most 1 GB, as any value (the engine's are 8 MiB); 2^63 commits; a schema's name has 63 of `a-z0-9_`. A
-//! checkpoint holds places of up to 64 MiB and 10 MiB of commits in memory. Poolers that hand a session on by transaction do not
-//! work.
+//! A commit has at most 1 GB, like any value (the engine's have at most 8 MiB); there are at most 2^63 commits; a schema's name has at most
+//! 63 of `a-z0-9_`. A checkpoint holds places of up to 64 MiB and 10 MiB of commits in memory. Poolers that assign sessions by transaction
+//! do not work.
 //!
 //! # Errors
 //!
-//! Each says what was tried and where (never with the password), what the server or the network said, and what to do: see
+//! Each says what was tried and where (never with the password), the message of the server or the network, and what to do: see
 //! [`throng_journal::Error`].
 
 mod columns;
@@ -154,12 +154,11 @@ pub struct Opened {
     pub directory: Arc<PostgresDirectory>,
 }
 
-/// Opens the journal, the store and the read models of a schema, which is made ready first if it is not there. Blocks while
-/// it connects.
+/// Opens the journal, the store and the read models of a schema, creating it if necessary. Blocks while it connects.
 ///
 /// # Errors
-/// [`Error::OtherVersion`]: the tables are newer than this program. [`Error::Backend`]: the server cannot be reached, or refuses. Each says
-/// what was found and what to do.
+/// [`Error::OtherVersion`]: the tables are newer than this program. [`Error::Backend`]: the server cannot be reached, or refuses. Each has
+/// the fault and what to do.
 pub fn open_postgres(options: PostgresOptions) -> Result<Opened, Error> {
     let database = Database::open(options)?;
     let journal = PostgresJournal::new(Arc::clone(&database))?;
@@ -171,10 +170,10 @@ pub fn open_postgres(options: PostgresOptions) -> Result<Opened, Error> {
     })
 }
 
-/// Makes a schema empty again that bears a mark (its comment), or makes one with the mark.
+/// Empties a schema that has a mark (its comment), or creates one with the mark.
 ///
 /// # Errors
-/// [`Error::Backend`]: the schema of that name lacks the mark, so it is somebody's; or the server cannot be reached, or refuses.
+/// [`Error::Backend`]: the schema of that name lacks the mark, so it is not ours to empty; or the server cannot be reached, or refuses.
 pub fn begin_anew(options: &PostgresOptions, mark: &str) -> Result<(), Error> {
     database::begin_anew(options.clone(), mark.to_owned())
 }

@@ -2,11 +2,11 @@
 
 use tokio_postgres::{Client, error::SqlState};
 
-/// The time that a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
+/// The time that a seal waits for a commit in doubt before it ends the sessions of its engine.
 pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
-/// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
+/// Serializes assignments of writers' numbers and joins of nodes. Not a lock of the table, because appends lock its rows.
 pub(crate) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
-/// Two nodes that take something out of one row would each write back what the other one took. Nor is counted meanwhile what is left.
+/// Serializes removals and counts: two nodes that remove records from one row would each write back what the other one removed.
 pub(crate) const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('throng history', 0))";
 /// The attempts of a change that meets another one.
 pub(crate) const TRIES: u32 = 5;

@@ -4,16 +4,16 @@ use crate::{columns::shards, database::Database, locks::LOCK_CLUSTER, options::O
 use throng_journal::{ACCEPTED_LOSS_NODE, CommitNo, Error, Loss, Position, Witness, WriterId};
 use tokio_postgres::{Client, Row, Transaction};
 
-/// A number that no writer has had. A database that was rolled back does not know the last ones, so numbers are drawn at random, each
-/// greater than all before: cursors and statements of a writer that is lost do not fit another one.
+/// Selects an unused writer's number. A database that was rolled back does not know the last ones, so numbers have random gaps, each
+/// greater than all before. So cursors and statements of a lost writer do not fit another one.
 const NEXT_WRITER: &str = "SELECT 1 + floor(random() * 1048576)::bigint + greatest(coalesce(max(writer), 0), (SELECT \
     coalesce(max(writer), 0) FROM commits), (SELECT coalesce(greatest(writer, events_writer), 0) FROM checkpoint), (SELECT \
     coalesce(max(greatest(writer, events_writer)), 0) FROM covers), (SELECT coalesce(max(writer), 0) FROM losses), $1::bigint) FROM writers";
-/// Losses that an engine has found and nobody has accepted.
+/// Selects recorded losses that no operator has accepted.
 const RECORDED: &str = "SELECT writer, commit, held FROM losses WHERE accepted_at IS NULL ORDER BY loss";
 const ACCEPTED: &str = "UPDATE losses SET accepted_at = now() WHERE writer = $1 AND commit = $2";
 
-/// Writes an accepted loss into the journal, as a stream of its own that may hold records of these shards (`None`: of all).
+/// Writes an accepted loss into the journal, as a separate stream that may hold records of these shards (`None`: of all).
 pub(crate) async fn record(
     database: &Database,
     transaction: &Transaction<'_>,
@@ -52,7 +52,7 @@ pub(crate) async fn next_writer(
     Ok(row.get(0))
 }
 
-/// Refuses to go on while a loss is recorded that nobody has accepted, unless this engine was told to accept it.
+/// Refuses to go on while a recorded loss is not accepted, unless this engine was told to accept it.
 pub(crate) async fn refuse_recorded(database: &Database, client: &mut Client) -> Result<(), Error> {
     let doing = "looking for losses";
     let rows = client
@@ -92,7 +92,7 @@ pub(crate) async fn accept_recorded(
     transaction.execute_typed(LOCK_CLUSTER, &[]).await?;
     let rows = transaction.query_typed(RECORDED, &[]).await?;
     for loss in rows.iter().map(recorded).filter(is_accepted) {
-        // No shard's history goes by it.
+        // No shard's history depends on it.
         record(database, transaction, loss, Some(&[])).await?;
         let (writer, commit) = (loss.covered.writer.0.cast_signed(), loss.covered.commit.0.cast_signed());
         transaction.execute(ACCEPTED, &[&writer, &commit]).await?;

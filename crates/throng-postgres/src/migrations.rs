@@ -1,11 +1,11 @@
-//! The tables, and how they come to be: numbered steps, each applied once.
+//! The tables, created by numbered steps, each applied once.
 
 use crate::{error::failed, locks::has_met_another, options::PostgresOptions};
 use std::time::Duration;
 use throng_journal::Error;
 use tokio_postgres::{Client, error::SqlState};
 
-/// The steps, in order; the first is number 1. A step that was released is never changed.
+/// The steps, in order; the first is number 1. A released step is never changed.
 const STEPS: &[&str] = &[
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
@@ -16,9 +16,9 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0007.sql"),
 ];
 
-/// The wait of a step for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables in
-/// every order (who joins a cluster `cluster` before `nodes`, whose beat is due the other way round), so whoever holds one table for itself
-/// alone and waits for another may be waited for. Shorter than a server's `deadlock_timeout` (1 s), so that nobody's transaction is ended.
+/// The longest wait of a step for a table in use, after which it releases its locks and begins anew. Engines lock tables in different
+/// orders (a joining node `cluster` before `nodes`, a beating one the other way round), so a step that holds one table exclusively and
+/// waits for another may itself be waited for. Shorter than a server's `deadlock_timeout` (1 s), so that no transaction is ended.
 const WAIT: &str = "SET LOCAL lock_timeout TO '300ms'";
 /// The pause between two attempts, in which engines go on.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -28,7 +28,7 @@ const TRIES: u32 = 100;
 /// Brings the schema to this program's version.
 ///
 /// # Errors
-/// [`Error::OtherVersion`] when it is newer than this program; somebody keeps a table that is to be changed.
+/// [`Error::OtherVersion`]: it is newer than this program. [`Error::Backend`]: a table that has to be changed stays in use.
 pub(crate) async fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<(), Error> {
     let expected = STEPS.len() as i32;
     if version(client, options).await? == Some(expected) {
@@ -57,10 +57,10 @@ fn gave_way(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || has_met_another(error)
 }
 
-/// Applies what has not been, all of it or nothing; the version found.
+/// Applies the missing steps, all or none. Returns the version found.
 async fn apply(client: &mut Client, schema: &str) -> Result<i32, tokio_postgres::Error> {
     let transaction = client.transaction().await?;
-    // One program at a time, whatever the schema: so that two that start together do not do it twice. The other one is waited for.
+    // One program at a time, whatever the schema, so that two that start together do not do it twice.
     transaction
         .execute(
             "SELECT pg_advisory_xact_lock(hashtextextended('throng migrations', 0))",
@@ -105,7 +105,7 @@ async fn apply(client: &mut Client, schema: &str) -> Result<i32, tokio_postgres:
     Ok(found)
 }
 
-/// Checks that the tables are there, for a caller that only looks.
+/// Checks that the tables are there, for inspection.
 ///
 /// # Errors
 /// [`Error::Backend`]: there are no tables, or older ones. [`Error::OtherVersion`]: the tables are newer than this program.
@@ -135,7 +135,7 @@ fn newer(options: &PostgresOptions, found: i32, expected: i32) -> Error {
     }
 }
 
-/// The version found; `None` without any. A look changes nothing, and so works on a standby.
+/// Returns the version found; `None` without any. It changes nothing, and so works on a standby.
 async fn version(client: &Client, options: &PostgresOptions) -> Result<Option<i32>, Error> {
     let doing = "reading the version of the tables";
     let table = format!("{}.migrations", options.schema);

@@ -13,46 +13,48 @@ pub enum Tls {
     Prefer,
     /// TLS, its certificate is not checked.
     Require,
-    /// TLS, and the certificate is of a trusted authority and of this host. The default for any other host.
+    /// TLS, and a certificate of a trusted authority for this host. The default for any other host.
     VerifyFull,
 }
 
 /// The answer of an engine that finds acknowledged commits lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The engine answers nothing until a person has accepted the loss, and neither does any other engine on the journal.
+    /// The engine answers nothing until an operator has accepted the loss, and neither does any other engine on the journal.
     #[default]
     Stop,
     /// The service goes on with what is left. The loss is recorded in the journal all the same.
     Continue,
 }
 
-/// A database, and how it is used. Parsed from `postgres://user:password@host:port/database?option=value&…`; see the
-/// [crate's page](crate#the-url) for the options. Shown without its password.
+/// A database and its settings. Parsed from `postgres://user:password@host:port/database?option=value&…`; see the [crate's
+/// page](crate#the-url) for the options. `Display` hides the password.
 #[derive(Clone)]
 pub struct PostgresOptions {
     /// The options of the driver.
     pub(crate) config: tokio_postgres::Config,
-    /// The schema with the tables; one engine a schema. Default `throng`.
+    /// The schema with the tables, which one engine uses. Default `throng`.
     pub schema: String,
     /// Fills the table `events`. Default yes.
     pub events: bool,
-    /// The failures that an acknowledged commit survives. Default [`Durability::Fsync`]; [`Durability::Memory`] is kept as
+    /// The failures that an acknowledged commit survives. Default [`Durability::Fsync`]; [`Durability::Memory`] is treated like
     /// [`Durability::Os`].
     pub durability: Durability,
-    /// The time for which this engine may answer reads after the server last said that it is not taken over; zero: for ever. Default 5 s.
+    /// The time for which this engine may answer reads after the server last confirmed that it is not taken over; zero: for ever. Default 5
+    /// s.
     pub lease: Duration,
-    /// Appends in flight at once; `None`: one, or four where a round trip takes over a millisecond.
+    /// Appends in flight at once; `None`: one, or four if a round trip takes over a millisecond.
     pub depth: Option<usize>,
     /// Connections for reads and checkpoints. Default 4.
     pub pool: usize,
-    /// A proved loss that is accepted, named by the commit the checkpoint covers: see [`Loss`](throng_journal::Loss). Any
-    /// other loss is refused. Default none.
+    /// An accepted loss, named by the commit that the checkpoint covers: see [`Loss`](throng_journal::Loss). Any other loss is refused.
+    /// Default none.
     pub accept_loss: Option<Position>,
-    /// The answer to lost acknowledged commits. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always
-    /// [`OnLoss::Continue`], since the loss was asked for.
+    /// The behaviour if acknowledged commits are lost. Default [`OnLoss::Stop`]; with [`Durability::Os`] it is always [`OnLoss::Continue`],
+    /// since that durability permits losses.
     pub on_loss: OnLoss,
-    /// The service's release: refused where the journal was [finalized](throng_journal::Directory::finalize) at a greater one. Default: greater than any, for tools.
+    /// The service's release. Refused if the journal was [finalized](throng_journal::Directory::finalize) at a greater one. Default:
+    /// greater than any, for tools.
     pub release: u64,
     /// The checks of the server's certificate.
     pub tls: Tls,
@@ -60,7 +62,7 @@ pub struct PostgresOptions {
     pub root_certificates: Option<PathBuf>,
 }
 
-/// Ours, and those of the driver that make sense here.
+/// Our options, and those of the driver that make sense here.
 const KNOWN: &str = "schema, events, durability, lease, depth, pool, sslmode, sslrootcert, host, port, user, dbname, \
     application_name, connect_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_retries, \
     tcp_user_timeout, target_session_attrs, channel_binding, load_balance_hosts, hostaddr, options";
@@ -190,7 +192,7 @@ impl FromStr for PostgresOptions {
     }
 }
 
-/// True if a text is meant to be the URL of a PostgreSQL database.
+/// True if a text looks like the URL of a PostgreSQL database.
 #[must_use]
 pub fn is_url(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
@@ -226,7 +228,7 @@ impl PostgresOptions {
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
-        // Of several the one that takes writes: the others are its standbys.
+        // Of several hosts, the one that takes writes is used: the others are its standbys.
         if config.get_hosts().len() > 1 && !names_session {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
@@ -238,7 +240,7 @@ impl PostgresOptions {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(5));
         }
-        // A server that is gone without a word is noticed within a quarter of a minute.
+        // The loss of a server is noticed within a quarter of a minute.
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(Duration::from_secs(10));
         }
@@ -276,7 +278,7 @@ impl PostgresOptions {
         format!("postgres://{user}{hosts}/{database}, schema {}", self.schema)
     }
 
-    /// Hosts that are tried one after the other.
+    /// Returns the number of hosts, which are tried in order.
     pub(crate) fn hosts(&self) -> usize {
         self.config.get_hosts().len().max(self.config.get_hostaddrs().len())
     }

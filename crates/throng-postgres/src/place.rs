@@ -1,4 +1,4 @@
-//! The server, database and schema in which a journal was served last: a dump that was restored stands elsewhere.
+//! The server, database and schema in which a journal was last served. A restored dump is in another one.
 
 use crate::{PostgresJournal, database::Database};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -10,12 +10,12 @@ const NOW: &str = "SELECT format('server %s, database %s, schema %s', system_ide
     current_database()), current_schema()) FROM pg_control_system()";
 const RECORDED: &str = "SELECT place FROM place";
 const RECORD: &str = "UPDATE place SET place = $1 WHERE place IS DISTINCT FROM $1";
-/// Follows the place of a copy that was served instead of its original; the time since when follows, in microseconds.
+/// Separates the place of a copy that was served in place of its original from the time since when, in microseconds.
 const RESTORED: &str = ", restored at ";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl PostgresJournal {
-    /// Tells why the journal counts as a copy, if it does. One that was served last by an earlier release counts as none.
+    /// Returns the reason why the journal counts as a copy, if it does. A journal last served by an earlier release does not.
     ///
     /// # Errors
     /// [`Error::Backend`] of the server.
@@ -29,8 +29,8 @@ impl PostgresJournal {
         })
     }
 
-    /// Returns the time since when the journal is served instead of the one that it is a copy of, in microseconds, as it was
-    /// [recorded](Self::record_place) last.
+    /// Returns the [recorded](Self::record_place) time since when this copy is served in place of its original, in microseconds; `None` if
+    /// the journal is no copy.
     ///
     /// # Errors
     /// [`Error::Backend`] of the server.
@@ -41,7 +41,7 @@ impl PostgresJournal {
         })
     }
 
-    /// Notes that the journal is served here, and since when instead of the one that it is a copy of.
+    /// Records that the journal is served here and, for a copy, since when in place of its original.
     ///
     /// # Errors
     /// [`Error::Backend`] of the server.
@@ -56,7 +56,7 @@ impl PostgresJournal {
         })
     }
 
-    /// Asks on a connection of the pool, and blocks until it is answered.
+    /// Runs a query on a connection of the pool, and blocks until it is answered.
     fn ask<T: Send + 'static, F>(
         &self,
         doing: &'static str,
@@ -75,7 +75,7 @@ impl PostgresJournal {
     }
 }
 
-/// The place that was recorded, and since when a copy is served there.
+/// Returns the recorded place, and since when a copy is served there.
 fn split(recorded: &str) -> (&str, Option<i64>) {
     match recorded.split_once(RESTORED) {
         Some((place, micros)) => (place, micros.parse().ok()),
@@ -83,7 +83,7 @@ fn split(recorded: &str) -> (&str, Option<i64>) {
     }
 }
 
-/// The place as the server names it; nothing where it does not tell this user.
+/// Returns the place as the server names it; `None` if it does not tell this user.
 async fn now(client: &Client) -> Result<Option<String>, tokio_postgres::Error> {
     match client.query_one(NOW, &[]).await {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(None),

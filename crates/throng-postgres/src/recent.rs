@@ -1,4 +1,4 @@
-//! The contents of the last commits, for the day on which the database lacks them.
+//! The contents of the last commits, needed if the database should lose them.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -11,7 +11,7 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of commits that are remembered.
 const BYTES_MAX: usize = 64 << 20;
 
-/// The last commits that were sent, of a minute and of 64 MiB at most.
+/// The last commits sent, of at most a minute and 64 MiB.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     commits: VecDeque<Sent>,
@@ -29,7 +29,7 @@ struct Sent {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LostCommit {
     pub(crate) position: Position,
-    /// When it was made, microseconds since 1970-01-01 UTC.
+    /// The time of the commit, microseconds since 1970-01-01 UTC.
     pub(crate) at_micros: i64,
     /// Entities of which it holds records, as `kind/id`.
     pub(crate) entities: Vec<String>,
@@ -54,7 +54,7 @@ impl Recent {
         }
     }
 
-    /// The commits of a writer after one of them, up to another one.
+    /// Returns the commits of a writer after one of them, up to another one.
     pub(crate) fn between(&self, after: Position, upto: Position) -> Vec<LostCommit> {
         let is_lost = |sent: &&Sent| {
             let Position { writer, commit } = sent.position;
@@ -67,7 +67,7 @@ impl Recent {
 
 impl LostCommit {
     fn of(bytes: &[u8]) -> Self {
-        // It was sealed before it was sent.
+        // It was sealed before it was sent, so this cannot fail.
         let Ok(commit) = Commit::parse(bytes.to_vec(), &[]) else {
             return Self::default();
         };

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
 
-/// Makes TLS sessions; does nothing where the options say that there is none.
+/// Makes TLS sessions; does nothing if the options disable TLS.
 #[derive(Clone)]
 pub(crate) struct MakeTls(Arc<ClientConfig>);
 
@@ -126,7 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Session<S> {
     }
 }
 
-/// Takes whatever the server shows; signatures are still checked, so it must hold its key.
+/// Accepts any certificate. Signatures are still checked, so the server must have its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

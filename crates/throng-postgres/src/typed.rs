@@ -1,5 +1,5 @@
-//! Parameters with their types: a statement that names them takes one round trip, not another one before it in which the server is asked for
-//! them, and several of one transaction can be sent one behind the other.
+//! Parameters with their types. Without them the server would be asked for the types first, in another round trip; and with them several
+//! statements of one transaction can be sent together.
 
 use tokio_postgres::types::{ToSql, Type};
 

@@ -1,4 +1,4 @@
-//! Read models: rows that projections write together with how far they have come.
+//! Read models: rows that projections write together with their position.
 
 use crate::database::Database;
 use deadpool_postgres::{GenericClient, Transaction};
@@ -10,9 +10,9 @@ use tokio_postgres::{IsolationLevel, Row, types::ToSql};
 
 const DOING: &str = "reading a read model";
 const WRITING: &str = "writing a read model";
-/// Rows read with one statement.
+/// The rows read with one statement.
 const PAGE_ROWS: usize = 1_024;
-/// Bytes written with one statement.
+/// The bytes written with one statement.
 const WRITE_BYTES: usize = 8 << 20;
 
 const OFFSET: &str = "SELECT writer, commit, checksum, version FROM views WHERE view = $1";
@@ -103,7 +103,7 @@ async fn apply(database: &Database, view: &str, batch: &ViewBatch) -> Result<App
         }
     };
     if moved.map_err(failed())? != 1 {
-        // A statement of its own, so that it sees what the one before has waited for.
+        // A separate statement, so that it sees what the one before has waited for.
         return Ok(Applied::Moved(offset(database, &transaction, view).await?));
     }
     change(database, &transaction, view, &batch.changes).await?;
@@ -118,7 +118,7 @@ async fn change(
     changes: &[(Vec<u8>, Option<Vec<u8>>)],
 ) -> Result<(), Error> {
     let failed = || database.failed(WRITING);
-    // Of several of one key the last counts.
+    // Of several changes of one key the last counts.
     let last: HashMap<&[u8], Option<&[u8]>> = changes.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
     let mut sorted: Vec<(&[u8], Option<&[u8]>)> = last.into_iter().collect();
     sorted.sort_unstable();
@@ -174,7 +174,7 @@ async fn scan(database: &Database, view: &str, range: ViewRange) -> Result<Vec<V
     if range.rows_max <= PAGE_ROWS {
         return pages(database, &client, view, range).await;
     }
-    // All pages as of one moment.
+    // All pages are read at one moment.
     let transaction = client
         .build_transaction()
         .isolation_level(IsolationLevel::RepeatableRead)

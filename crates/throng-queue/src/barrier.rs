@@ -1,14 +1,14 @@
 //! A fence that costs the sender nothing.
 //!
-//! A sender publishes an item and then looks whether a receiver waits; a receiver says that it waits and then looks for items.
-//! For one of the two to see the other, both need a full fence between their store and their load: about 5 ns an item for the
-//! sender, more than everything else it does. Linux can execute one on every core that runs this program
-//! (`membarrier`, 1 to 2 µs), so that only the receiver pays, and only when it has nothing to do. Elsewhere both fence.
+//! A sender publishes an item and then checks whether a receiver waits; a receiver announces its wait and then checks for items. For one of
+//! the two to see the other, both need a full fence between their store and their load. That costs the sender about 5 ns an item, more than
+//! everything else it does. Linux can execute a fence on every core that runs this program (`membarrier`, 1 to 2 µs). Then only the
+//! receiver pays, and only when it has nothing to do. On other systems both use a fence.
 
 use crate::sync::{Ordering, fence};
 use std::sync::atomic::compiler_fence;
 
-/// The barrier of this process, one of two.
+/// The barrier of this process: `membarrier`, or fences on both sides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Barrier {
     receivers_pay: bool,
@@ -27,7 +27,7 @@ impl Barrier {
         self.receivers_pay
     }
 
-    /// Keeps the compiler from putting a sender's load before its store.
+    /// Keeps the compiler from moving a sender's load before its store.
     #[inline(always)]
     pub(crate) fn compiler(self) {
         compiler_fence(Ordering::SeqCst);
@@ -64,7 +64,7 @@ mod everywhere {
 
     // SAFETY: the signature is the C library's own, see syscall(2).
     unsafe extern "C" {
-        /// Comes from the C library that the standard library is linked with.
+        /// The function is in the C library that the standard library links.
         fn syscall(number: c_long, ...) -> c_long;
     }
 

@@ -10,10 +10,10 @@ use std::{
     vec,
 };
 
-/// Items of one or several senders, at least one; those of each sender in the order they were sent.
+/// Items of one or several senders, at least one. Those of each sender are in the order they were sent.
 ///
-/// Reads and writes like a slice. Its buffer goes back to the queue when it is dropped, so that a queue in its steady
-/// state allocates nothing; use [`drain`](Self::drain) or `for item in batch` to take the items out.
+/// It reads and writes like a slice. Its buffer goes back to the queue when it is dropped, so that a queue in a steady state allocates
+/// nothing; use [`drain`](Self::drain) or `for item in batch` to move the items out.
 pub struct Batch<T> {
     items: Vec<T>,
     shared: Arc<Shared<T>>,
@@ -24,7 +24,7 @@ impl<T> Batch<T> {
         Self { items, shared }
     }
 
-    /// Takes all items out, in order; the buffer goes back to the queue when the batch is dropped.
+    /// Moves all items out, in order. The buffer goes back to the queue when the batch is dropped.
     pub fn drain(&mut self) -> vec::Drain<'_, T> {
         self.items.drain(..)
     }

@@ -1,26 +1,26 @@
-//! The errors of a queue: the other side is gone, or there is no room or no item in time.
+//! The errors of a queue: the other side is gone, or there was no room or no item in time.
 
 use std::{error::Error, fmt};
 
-/// Every receiver is gone; here is what did not reach one.
+/// Every receiver is gone. Holds the items that reached none.
 pub struct SendError<T> {
     /// The items in the order they were sent: the gathered ones, and the item of the call.
     pub unsent: Vec<T>,
 }
 
-/// Why an item was not taken at once.
+/// The reason why an item was not taken at once.
 pub enum TrySendError<T> {
-    /// The queue and the sender's own batch are full; here is the item.
+    /// The queue and the sender's own batch are full. Holds the item.
     Full(T),
-    /// Every receiver is gone; here are all items that did not reach one, that of the call last.
+    /// Every receiver is gone. Holds all items that reached none, that of the call last.
     Closed(Vec<T>),
 }
 
-/// Why a sender's items were not handed over at once.
+/// The reason why a sender's items were not handed over at once.
 pub enum TryFlushError<T> {
     /// The queue is full; the sender keeps its items.
     Full,
-    /// Every receiver is gone; here are the items that did not reach one.
+    /// Every receiver is gone. Holds the items that reached none.
     Closed(Vec<T>),
 }
 
@@ -28,7 +28,7 @@ pub enum TryFlushError<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
-/// Why there is no batch now.
+/// The reason why there is no batch now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryReceiveError {
     /// The queue is empty.
@@ -37,7 +37,7 @@ pub enum TryReceiveError {
     Closed,
 }
 
-/// Why there was no batch in time.
+/// The reason why there was no batch in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveTimeoutError {
     /// No item came in that time.

@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
-/// A sender with [`Every(n)`](crate::HandOver::Every) whose items wait no longer than an interval. An adaptive sender needs no
-/// such thing: its items do not wait.
+/// A sender with [`Every(n)`](crate::HandOver::Every) whose items wait at most an interval. An adaptive sender does not need it, because
+/// its items do not wait.
 ///
-/// Behind it are a lock (about 10 ns an item more) and a thread that looks once an interval. Where there is a timer
-/// already, say a task of a runtime, calling [`Sender::try_flush`] from it is cheaper. May be shared between threads.
+/// It costs a lock (about 10 ns an item) and a thread that wakes once an interval. If there is a timer already, for example a task of a
+/// runtime, calling [`Sender::try_flush`] from it is cheaper. It may be shared between threads.
 pub struct IntervalSender<T> {
     shared: Arc<Flushed<T>>,
     flusher: Option<JoinHandle<()>>,
@@ -41,7 +41,7 @@ impl<T: Send + 'static> IntervalSender<T> {
         let flusher = thread::spawn(move || {
             let mut sender = flushed.lock();
             while let Some(open) = sender.as_mut() {
-                // A full queue is looked at again in the next round; that it is closed the next `send` says.
+                // A full queue is tried again in the next round. A closed one is reported by the next `send`.
                 if open.gathered() > 0 {
                     open.hand_over();
                 }
@@ -57,7 +57,7 @@ impl<T: Send + 'static> IntervalSender<T> {
 }
 
 impl<T> IntervalSender<T> {
-    /// Sends like [`Sender::send`]; others who share this sender wait with it.
+    /// Sends like [`Sender::send`]. Other threads that share this sender wait meanwhile.
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
@@ -73,7 +73,7 @@ impl<T> IntervalSender<T> {
         self.with(|sender| sender.try_send(item))
     }
 
-    /// Sends like [`Sender::send_all`]; others who share this sender wait until all is sent.
+    /// Sends like [`Sender::send_all`]. Other threads that share this sender wait until all is sent.
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
@@ -101,7 +101,7 @@ impl<T> Drop for IntervalSender<T> {
         self.shared.over.notify_one();
         drop(sender);
         if let Some(flusher) = self.flusher.take() {
-            // It runs no code of a user that could panic, but a waker's; then there is nothing to save.
+            // The only user code in it is a waker, whose panic loses nothing.
             let _ = flusher.join();
         }
     }

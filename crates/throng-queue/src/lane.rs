@@ -1,6 +1,6 @@
 //! A batch that its sender fills while receivers already take from it.
 //!
-//! Its places are filled from the front by the one sender, without a lock, and emptied from the front under the lane's lock:
+//! The lane's one sender fills its places from the front, without a lock. They are emptied from the front under the lane's lock:
 //!
 //! ```text
 //!   0 ........ taken ........ published ........ items_max
@@ -8,10 +8,10 @@
 //!               | lock it is  | filled without it
 //! ```
 //!
-//! A full batch leaves as it is, buffer and all. Only where receivers were there first are items copied.
+//! A full batch is moved with its buffer. Items are copied only if receivers took some before it was full.
 //!
-//! What it buys: a lock for every item, without contention, costs about 10 ns; filling a place here, half a nanosecond. The
-//! crate's README has the figures (`cargo run --release -p queues --example one -- "throng adaptive"`).
+//! The gain: an uncontended lock for every item costs about 10 ns, filling a place here half a nanosecond. The crate's README has the
+//! figures (`cargo run --release -p queues --example one -- "throng adaptive"`).
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, Padded, lock};
@@ -22,21 +22,21 @@ use std::{
 
 /// The open batch that a sender shares with the receivers.
 pub(crate) struct Lane<T> {
-    /// Places filled so far, also those moved out since. Only the sender stores: `Release`, after the item; at the latest when
-    /// it [holds](Filling::hold) the lane.
+    /// The number of places filled so far, including those moved out. Only the sender stores it, with `Release` after the item, at the
+    /// latest when it [holds](Filling::hold) the lane.
     published: Padded<AtomicUsize>,
     held: Mutex<Held<T>>,
 }
 
 struct Held<T> {
-    /// Empty as far as it knows itself: the items are in its spare capacity. Only the sender exchanges it.
+    /// Always has length 0: the items are in its spare capacity. Only the sender replaces it.
     buffer: Vec<T>,
-    /// Places whose items were moved out.
+    /// The number of places whose items were moved out. Written under the lane's lock.
     taken: usize,
 }
 
 impl<T> Held<T> {
-    /// Moves the oldest of the items published so far into a batch until it has `items_max`.
+    /// Moves the oldest published items into a batch until it has `items_max`.
     fn move_into(&mut self, published: usize, batch: &mut Vec<T>, items_max: usize) {
         let first = self.buffer.as_ptr();
         let count = (published - self.taken).min(items_max.saturating_sub(batch.len()));
@@ -44,7 +44,8 @@ impl<T> Held<T> {
         let places = self.taken..self.taken + count;
         self.taken += count;
         batch.extend(places.map(|place| {
-            // Written before `published` was stored, left alone by the sender since; `taken`, changed before, sees to "once".
+            // The items were written before `published` was stored, and the sender does not touch them since. `taken` is raised before
+            // they are read.
             // SAFETY: places from `taken` up to `published` hold items, and each is moved out once.
             unsafe { first.wrapping_add(place).read() }
         }));
@@ -52,7 +53,7 @@ impl<T> Held<T> {
 }
 
 impl<T> Lane<T> {
-    /// Items that are here.
+    /// Returns the number of items present.
     pub(crate) fn len(&self) -> usize {
         let held = lock(&self.held);
         self.published.load(Ordering::Acquire) - held.taken
@@ -73,18 +74,18 @@ impl<T> Drop for Lane<T> {
     }
 }
 
-/// The sender's hold on its lane.
+/// The sender's side of its lane.
 pub(crate) struct Filling<T> {
     lane: Arc<Lane<T>>,
-    /// The first place of the lane's buffer. Atomic only to be shared and sent as its items can be.
+    /// The first place of the lane's buffer. Atomic only so that it is `Send` and `Sync` if the items are; only the sender writes it.
     first: AtomicPtr<T>,
     /// The value that the sender last stored, or is about to store, in `published`.
     used: usize,
-    /// The last place that may be filled before the next [`allow`](Self::allow). The buffer has it.
+    /// The last place that may be filled before the next [`allow`](Self::allow). It is within the buffer.
     last: usize,
-    /// The places before this one need no look at all: `last`, or none where receivers look into the lane.
+    /// Places before this one need no check: it is `last`, or 0 if receivers look into the lane.
     quiet: usize,
-    /// The batch before was full: this one will be.
+    /// True if the batch before was full, so that this one will probably be, too.
     is_in_flow: bool,
     /// True if receivers look into the lane.
     is_seen: bool,
@@ -119,13 +120,13 @@ impl<T> Filling<T> {
         &self.lane
     }
 
-    /// Places filled, also those whose items were moved out.
+    /// Returns the number of places filled, including those whose items were moved out.
     #[inline(always)]
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// True if the sender has to stop at the next place: to have it [allowed](Self::allow), and to look after it is filled.
+    /// True if the sender has to stop at the next place: to have it [allowed](Self::allow), and to check for receivers after filling it.
     #[inline(always)]
     pub(crate) fn is_stop(&self) -> bool {
         self.used >= self.last
@@ -141,15 +142,15 @@ impl<T> Filling<T> {
         }
     }
 
-    /// Writes over all places. A buffer that has gone round is in the cache of the receiver's core; where the cores are far
-    /// apart, the way back of its lines costs several times more one by one, as items come, than all at once.
+    /// Writes all places of a buffer that was used before. Its cache lines are on the receiver's core. If the cores are far apart, fetching
+    /// them one by one costs several times as much as all at once.
     fn fetch(&mut self) {
         let first = *self.first.get_mut();
-        // SAFETY: the buffer has so many places, and none is published yet: all are the sender's alone.
+        // SAFETY: the buffer has this many places, and none is published yet, so all belong to the sender alone.
         unsafe { first.write_bytes(0, self.items_max) };
     }
 
-    /// True if nothing has to be done before and after the next place is filled: no receiver looks into the lane.
+    /// True if the next place needs no check before or after it is filled, because no receiver looks into the lane.
     #[inline(always)]
     pub(crate) fn is_quiet(&self) -> bool {
         self.used < self.quiet
@@ -158,7 +159,7 @@ impl<T> Filling<T> {
     /// Writes an item into the next place, which [is quiet](Self::is_quiet).
     ///
     /// # Panics
-    /// Panics if it is not.
+    /// The next place is not quiet.
     #[inline(always)]
     pub(crate) fn push_quietly(&mut self, item: T) {
         let used = self.used;
@@ -166,10 +167,10 @@ impl<T> Filling<T> {
         self.used = used + 1;
     }
 
-    /// Writes an item into the next place, lets receivers see it, and then looks.
+    /// Writes an item into the next place, publishes it, and then calls `look`.
     ///
     /// # Panics
-    /// Panics if the place is not allowed.
+    /// The place is not allowed.
     #[inline(always)]
     pub(crate) fn push<R>(&mut self, item: T, look: impl FnOnce() -> R) -> R {
         let used = self.used;
@@ -180,16 +181,15 @@ impl<T> Filling<T> {
         seen
     }
 
-    /// Writes an item into a place that is not published, up to the last that may be filled, or to an earlier one.
+    /// Writes an item into a place that is not published and may be filled.
     #[inline(always)]
     fn write(&mut self, place: usize, last: usize, item: T) {
         assert!(place <= last, "there is room");
-        // SAFETY: the buffer has the place (`last`); not published, it is the one sender's alone (`&mut self`).
+        // SAFETY: the buffer has the place (`last`). It is not published, so it belongs to the one sender alone (`&mut self`).
         unsafe { self.first.get_mut().wrapping_add(place).write(item) };
     }
 
-    /// Writes items, up to so many, into the places up to the next stop, and then lets receivers see them together; also those
-    /// that came before a panic.
+    /// Writes up to `items_max` items into the places up to the next stop, and then publishes them together, also if the iterator panics.
     pub(crate) fn extend(&mut self, items: &mut impl Iterator<Item = T>, items_max: usize) {
         struct Written<'a, T>(&'a mut Filling<T>, usize);
 
@@ -212,7 +212,7 @@ impl<T> Filling<T> {
         });
     }
 
-    /// Items that are here.
+    /// Returns the number of items present.
     pub(crate) fn len(&self) -> usize {
         let held = lock(&self.lane.held);
         self.used - held.taken
@@ -248,18 +248,18 @@ pub(crate) struct Holding<'a, T> {
 }
 
 impl<T> Holding<'_, T> {
-    /// Items that are here.
+    /// Returns the number of items present.
     pub(crate) fn len(&self) -> usize {
         *self.used - self.held.taken
     }
 
-    /// Moves the items into a batch; the sender's begins anew.
+    /// Moves the items into a batch, and begins a new one for the sender.
     pub(crate) fn move_into(mut self, batch: &mut Vec<T>) {
         self.held.move_into(*self.used, batch, usize::MAX);
         self.begin_anew();
     }
 
-    /// Takes the items, with their buffer if none was moved out; `None` if there are none. The sender's batch begins anew.
+    /// Takes the items, with their buffer if none was moved out; `None` if there are none. Begins a new batch for the sender.
     pub(crate) fn take(mut self, spare: impl FnOnce() -> Vec<T>) -> Option<Vec<T>> {
         let items = match self.held.taken {
             taken if taken == *self.used => None,

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Waits with a side's own poll. Dropped while it waits, it has the side `leave` the list of those to be woken.
+/// Waits with a side's poll function. If the future is dropped, the side leaves the list of waiters.
 pub(crate) async fn later<S, R>(side: &mut S, poll: fn(&mut S, &mut Context<'_>) -> Poll<R>, leave: fn(&S)) -> R {
     struct Waiting<'a, S> {
         side: &'a mut S,

@@ -1,10 +1,9 @@
-//! A bounded queue that hands work over in batches which grow with the backlog by themselves.
+//! A bounded queue that hands work over in batches, whose size grows with the backlog.
 //!
-//! Passing one item from one thread to another costs a few dozen nanoseconds at best and several microseconds where a thread
-//! has to be woken; the item itself is often worth less than that. Passing a thousand at once costs the same. But a sender
-//! that waits until it has a thousand makes the first one late. This queue does neither: **what is sent while the receiver
-//! is busy is its next batch**, and what is sent while it waits wakes it at once. So a batch is one item at a quiet moment and a
-//! full buffer in a surge, with nothing to tune and no timer.
+//! Passing one item between threads costs a few dozen nanoseconds at best, and several microseconds if a thread has to be woken. The item
+//! itself is often less work than that. Passing a thousand at once costs the same, but a sender that waits until it has a thousand delays
+//! the first one. This queue does neither: **items sent while the receiver is busy are its next batch**, and an item sent while it waits
+//! wakes it at once. So a batch is one item at a quiet moment and a full buffer in a surge, without a timer and without anything to tune.
 //!
 //! ```
 //! use std::thread;
@@ -32,22 +31,20 @@
 //!
 //! # What it promises
 //!
-//! - **Bounded**: [`Options`] say how many items there can be and in how much memory. A full queue makes senders wait, or
-//!   tells them ([`Sender::try_send`]).
+//! - **Bounded**: [`Options`] set how many items there can be and in how much memory. A full queue makes senders wait, or returns an error
+//!   ([`Sender::try_send`]).
 //! - **Nothing lost, duplicated or reordered**: every item is received once, those of one sender in the order they were sent.
-//! - **Nothing forgotten**: with [`HandOver::Adaptive`] no item waits for a flush. With [`HandOver::Every`] a sender gathers
-//!   what it was told to, and hands the rest over on [`Sender::flush`] and at its end.
-//! - **Threads and tasks on both sides**: every operation that waits blocks a thread, or is a future that any runtime can drive.
-//!   Nobody spins; a thread in full flow yields its core a few times before it sleeps. A future that is dropped loses nothing that was
-//!   taken.
-//! - **Closing is seen**: when the last receiver is gone, senders get back what was not received; when the last sender is gone, the
-//!   receiver gets what is left, and then [`Closed`].
-//! - **No allocation in the steady state**: buffers go round.
+//! - **Nothing left behind**: with [`HandOver::Adaptive`] no item waits for a flush. With [`HandOver::Every`] a sender gathers the set
+//!   number of items, and hands the rest over on [`Sender::flush`] and when it is dropped.
+//! - **Threads and tasks on both sides**: every waiting operation blocks a thread, or is a future that any runtime can drive. Nothing
+//!   spins; a busy thread yields its core a few times before it sleeps. A dropped future loses nothing that was taken.
+//! - **Closing is visible**: when the last receiver is gone, senders get back what was not received. When the last sender is gone, the
+//!   receiver gets the rest, and then [`Closed`].
+//! - **No allocation in a steady state**: buffers are reused.
 //!
 //! # How many receivers?
 //!
-//! One, as a rule: it takes everything there is with one lock. Several share the work (a clone of a [`Receiver`]
-//! is another one), each taking its part of what is there.
+//! Usually one: it takes everything there is with one lock. Several (clones of a [`Receiver`]) share the work, each taking its part.
 
 mod barrier;
 mod batch;
@@ -72,9 +69,9 @@ pub use sender::Sender;
 
 use std::sync::Arc;
 
-/// A queue: its first sender and its first receiver.
+/// Returns the first sender and the first receiver of a new queue.
 ///
-/// Memory and manner are described at [`Options`].
+/// [`Options`] describes its memory and when items are handed over.
 #[must_use]
 pub fn bounded<T>(options: Options) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(shared::Shared::new(options));

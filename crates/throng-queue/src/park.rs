@@ -1,4 +1,4 @@
-//! Waiting on a thread: the same polls as a task's, with a waker that unparks.
+//! Waiting on a thread: the same polls as a task's, with a waker that unparks the thread.
 
 use crate::sync::{Thread, current, park, park_timeout, yield_now};
 use std::{
@@ -7,12 +7,12 @@ use std::{
     time::Instant,
 };
 
-/// The times a thread gives its core to the others before it sleeps.
+/// The number of times a thread yields its core before it sleeps.
 const YIELDS: usize = 16;
 
-/// Lets the other threads work for a moment, in the hope that one of them brings what this one would sleep for: to be put to
-/// sleep and woken costs more than a batch, to go to the end of the line a tenth of that. Where nobody else wants the
-/// core it is over in a few microseconds. The model does without: it changes nothing but the moment at which a thread looks again.
+/// Lets other threads run for a moment, in the hope that one of them brings what this one would sleep for. Sleeping and being woken costs
+/// more than a batch; yielding costs a tenth of that. If no other thread wants the core, it takes a few microseconds. The model checker's
+/// build leaves it out, since it only changes when a thread looks again.
 #[cold]
 pub(crate) fn linger(is_there: impl Fn() -> bool) {
     if cfg!(feature = "loom") {
@@ -47,12 +47,12 @@ fn with_waker<R>(run: impl FnOnce(&Waker) -> R) -> R {
     thread_local! {
         static WAKER: Waker = waker();
     }
-    // A thread whose locals are gone already (a sender in one of them) waits with a waker of its own.
+    // A thread whose locals are destroyed already (a sender may be in one) uses a waker of its own.
     let shared = WAKER.try_with(Waker::clone);
     run(&shared.unwrap_or_else(|_| waker()))
 }
 
-/// Threads of the model live for one execution only.
+/// Threads of the model checker live for one execution only, so their wakers are not kept.
 #[cfg(feature = "loom")]
 fn with_waker<R>(run: impl FnOnce(&Waker) -> R) -> R {
     run(&waker())
@@ -71,7 +71,7 @@ pub(crate) fn wait<R>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> R {
     })
 }
 
-/// Polls until ready or until then; `None` if it was not ready in time.
+/// Polls until ready or until this time; `None` if it was not ready in time.
 pub(crate) fn wait_until<R>(until: Instant, mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>) -> Option<R> {
     with_waker(|waker| {
         let mut context = Context::from_waker(waker);

@@ -14,23 +14,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The items received at once after which a receiver gives senders a moment for the next before it looks into their open batches and
-/// sleeps.
+/// The number of items received at once from which on a receiver gives senders a moment to send more before it looks into their open
+/// batches and sleeps.
 const FLOW_ITEMS: usize = 64;
 
-/// Receives from a queue, a batch at a time. Belongs to one thread or task at a time; a clone shares the work.
+/// Receives from a queue, a batch at a time. It belongs to one thread or task at a time; a clone shares the work.
 ///
-/// A receiver takes all there is at once (with several receivers, its share) and gives it out batch by batch. What it
-/// has not given out when it is dropped goes to the other receivers; with the last receiver the queue closes, and what is
-/// in it is dropped.
+/// A receiver takes all there is at once (with several receivers, its share) and returns it batch by batch. Batches that it has not
+/// returned when it is dropped go to the other receivers. With the last receiver the queue closes, and its content is dropped.
 ///
-/// Each batch goes to one receiver. The items of one sender come in the order they were sent; with several receivers that
-/// holds for what each of them sees.
+/// Each batch goes to one receiver. The items of one sender come in the order they were sent; with several receivers that holds for what
+/// each of them gets.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     handle: u64,
     stash: VecDeque<Vec<T>>,
-    /// Items that came with the last look: whether more are likely to be on their way.
+    /// The number of items that the last look brought; more are likely to come if it is large.
     taken_items: usize,
     /// Room to work in.
     woken: Vec<Waker>,
@@ -49,7 +48,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next batch, never empty; while there is none, the thread waits.
+    /// Returns the next batch, never empty. The thread waits while there is none.
     ///
     /// # Errors
     /// [`Closed`]: every sender is gone and everything they sent has been received.
@@ -63,7 +62,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next batch, if there is one.
+    /// Returns the next batch, if there is one.
     ///
     /// # Errors
     /// [`TryReceiveError::Empty`]: there is none now. [`TryReceiveError::Closed`]: there will never be one again.
@@ -75,7 +74,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next batch; while there is none, the thread waits, but no longer than this.
+    /// Returns the next batch. The thread waits while there is none, but at most this long.
     ///
     /// # Errors
     /// [`ReceiveTimeoutError::TimedOut`]: no item came in that time. [`ReceiveTimeoutError::Closed`]: there will never be one again.
@@ -92,7 +91,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next batch; while there is none, the task waits. Loses nothing when dropped.
+    /// Returns the next batch. The task waits while there is none. Dropping the future loses nothing.
     ///
     /// # Errors
     /// [`Closed`]: every sender is gone and everything they sent has been received.
@@ -100,7 +99,7 @@ impl<T> Receiver<T> {
         later(self, Self::poll_receive, Self::stop_waiting).await
     }
 
-    /// The next batch; if there is none, the task is woken when it is time to ask again.
+    /// Returns the next batch. If there is none, the task is woken when it is time to ask again.
     ///
     /// # Errors
     /// [`Closed`]: every sender is gone and everything they sent has been received.
@@ -112,12 +111,12 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Batches as they come, until every sender is gone and everything has been received; between them the thread waits.
+    /// Iterates over batches until every sender is gone and everything has been received. The thread waits between them.
     pub fn batches(&mut self) -> Batches<'_, T> {
         Batches(self)
     }
 
-    /// Batches and items that have been sent and that no receiver has taken yet. Not counted is what senders still gather.
+    /// Returns the number of batches and items that were sent and not taken. Items that senders still gather are not counted.
     pub fn backlog(&self) -> Backlog {
         let (batches, items) = self.shared.waiting();
         Backlog { batches, items }

@@ -16,14 +16,14 @@ use std::{
 /// The number of items that receivers see together, of many given at once.
 const SEEN_ITEMS: usize = 64;
 
-/// Sends into a queue. Belongs to one thread or task at a time; a clone is another sender with a batch of its own.
+/// Sends into a queue. It belongs to one thread or task at a time; a clone is another sender with its own batch.
 ///
-/// What one sender sends arrives in the order it was sent; between senders there is no order. What a sender still holds is
-/// handed over when it is dropped, without waiting, even if the queue is full.
+/// Items of one sender arrive in the order they were sent; between senders there is no order. When a sender is dropped, its gathered items
+/// are handed over without waiting, even if the queue is full.
 ///
 /// A full queue stops a sender when its own batch is full, and before it begins a new one.
 //
-// It is written with every item: two of them in one cache line, in boxes side by side, cost ten times what the rest does.
+// A sender is written with every item. Two of them in one cache line, in adjacent boxes, cost ten times as much as everything else.
 #[repr(align(128))]
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
@@ -49,10 +49,10 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
-    // Not inlined, it costs an item's way through memory: several times as much as the rest of it.
+    // Inlined, because otherwise the item is passed through memory, which costs several times as much as the rest.
     #[inline(always)]
     pub fn send(&mut self, item: T) -> Result<(), SendError<T>> {
-        // No slow way takes the item along: it would have to be in memory for that, also on the fast ones.
+        // The slow paths do not get the item: otherwise it would have to be in memory on the fast ones, too.
         if self.open.is_quiet() {
             self.open.push_quietly(item);
             return Ok(());
@@ -116,8 +116,8 @@ impl<T> Sender<T> {
         self.accept(item).map_err(TrySendError::Closed)
     }
 
-    /// Sends items, waiting for room where needed. Receivers see them up to 64 at a time: an iterator that waits itself for what
-    /// it gives makes those wait that it gave just before, which a [`send`](Self::send) for each would not.
+    /// Sends items, waiting for room if needed. Receivers see them in groups of up to 64. So an iterator that waits for its next item
+    /// delays those it has just returned; calling [`send`](Self::send) for each would not.
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone. Unreceived items come back; items not yet drawn from the iterator go with it.
@@ -159,8 +159,8 @@ impl<T> Sender<T> {
 
     /// Sends an item; while the queue is full, the task waits for room.
     ///
-    /// An item is taken as a whole or not at all. If the future is dropped before it is ready, the item goes with it; to
-    /// keep it, await [`ready`](Self::ready) and then use [`try_send`](Self::try_send).
+    /// An item is taken completely or not at all. If the future is dropped before it is ready, the item is dropped, too. To keep it, await
+    /// [`ready`](Self::ready) and then use [`try_send`](Self::try_send).
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
@@ -174,8 +174,8 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Waits until an item can be sent without waiting: until somebody receives, this sender's next
-    /// [`try_send`](Self::try_send) finds room. Loses nothing when dropped.
+    /// Waits until the next [`try_send`](Self::try_send) of this sender finds room. It does so until somebody receives. Dropping the future
+    /// loses nothing.
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
@@ -183,8 +183,7 @@ impl<T> Sender<T> {
         later(self, Self::poll_ready, Self::stop_waiting).await
     }
 
-    /// Hands over what the sender has gathered; while the queue is full, the task waits for room. Loses nothing when
-    /// dropped.
+    /// Hands over what the sender has gathered. The task waits while the queue is full. Dropping the future loses nothing.
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
@@ -207,7 +206,7 @@ impl<T> Sender<T> {
         self.poll(handed)
     }
 
-    /// Hands over what the sender has gathered; if the queue is full, the task is woken when it is time to ask again.
+    /// Hands over what the sender has gathered. If the queue is full, the task is woken when it is time to ask again.
     ///
     /// # Errors
     /// [`SendError`]: every receiver is gone; unreceived items come back.
@@ -240,7 +239,7 @@ impl<T> Sender<T> {
         self.shared.stop_waiting_for_room(self.handle);
     }
 
-    /// Adds an item there is room for, and hands over if it is time; a full queue leaves that for later.
+    /// Adds an item for which there is room, and hands over if it is time. If the queue is full, that is left for later.
     fn accept(&mut self, item: T) -> Result<(), Vec<T>> {
         self.open.allow();
         self.open.push(item, || ());
@@ -257,7 +256,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Hands over if it can; keeps what it has if not.
+    /// Hands over if there is room; otherwise keeps the items.
     pub(crate) fn hand_over(&mut self) -> Handed {
         self.shared.hand_over(self.handle, &mut self.open, None)
     }

@@ -1,4 +1,4 @@
-//! The state of both sides: the batches that wait, the waiting threads, and a word that senders read without a lock.
+//! The state of both sides: the waiting batches, the waiting threads, and flags that senders read without a lock.
 
 use crate::{
     Options,
@@ -16,10 +16,10 @@ pub(crate) const CLOSED: u8 = 1;
 pub(crate) const FULL: u8 = 2;
 
 /// The number of batches after which a receiver also collects the senders' open ones, so that a slow sender's items do not wait for ever
-/// behind a fast one's.
+/// behind a fast sender's.
 const VISITS_PER_COLLECTION: u32 = 16;
 
-/// Up to so many items are copied into the batch before rather than handed over with their buffer.
+/// Up to this many items are copied into the last batch of the queue, instead of being handed over with their buffer.
 const COPIED_ITEMS_MIN: usize = 16;
 
 /// The number of empty buffers that go back together.
@@ -29,23 +29,23 @@ const RETURNED_MAX: usize = 8;
 pub(crate) const RESERVED_BATCHES_MAX: usize = 1_024;
 
 pub(crate) struct Shared<T> {
-    /// An item that adaptive senders add is to be handed over at once: a receiver waits, or none is there any more. Only `tell` writes it,
-    /// under the lock of `state`; senders read it without the lock.
+    /// True if an item of an adaptive sender is to be handed over at once: a receiver waits, or none is left. Only `tell` writes it, under
+    /// the lock of `state`; senders read it without the lock.
     demand: Padded<AtomicBool>,
     /// The bits [`CLOSED`] and [`FULL`], which senders read before they begin. Only `tell` writes them, under the lock of `state`.
     signal: Padded<AtomicU8>,
-    /// There are batches in the ring, or there will never be any again: a hint for receivers, in a cache line that senders do not read.
-    /// Only `tell` writes it, under the lock of `state`.
+    /// True if there are batches in the ring, or there will never be any again: a hint for receivers, in a cache line that senders do not
+    /// read. Only `tell` writes it, under the lock of `state`.
     filled: Padded<AtomicBool>,
     barrier: Barrier,
     state: Padded<Mutex<State<T>>>,
-    /// Empty buffers on their way to the spare ones, so that not each of them takes a turn at the lock of `state`.
+    /// Empty buffers on their way back, so that not each of them needs the lock of `state`.
     returned: Padded<Mutex<Vec<Vec<T>>>>,
     options: Options,
 }
 
 struct State<T> {
-    /// Batches that wait; no more than the bound, but for what senders leave at their end.
+    /// Batches that wait, at most the bound besides those that dropped senders leave.
     ring: VecDeque<Vec<T>>,
     spare: Spare<T>,
     /// The open batches of adaptive senders.
@@ -118,7 +118,7 @@ impl<T> Shared<T> {
         self.demand.load(Ordering::Relaxed)
     }
 
-    /// The same after what this thread wrote before can be seen by others.
+    /// The same, after earlier writes of this thread have become visible to others.
     pub(crate) fn demands_after_write(&self) -> bool {
         self.barrier.sender();
         self.demand.load(Ordering::Relaxed)
@@ -129,7 +129,7 @@ impl<T> Shared<T> {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// Writes the signal anew from the state it stands for.
+    /// Writes the flags according to the state.
     fn tell(&self, state: &State<T>) {
         let (closed, full) = (state.receivers == 0, !state.has_room(self));
         let signal = u8::from(closed) * CLOSED + u8::from(full) * FULL;
@@ -173,7 +173,7 @@ impl<T> Shared<T> {
         state.senders += 1;
         let handle = state.handle();
         let is_adaptive = self.options.hand_over == HandOver::Adaptive;
-        // Where senders need a fence to see whether a receiver waits, they stop for it at each item.
+        // If senders need a fence to see whether a receiver waits, they stop for it at each item.
         let stop_items = match is_adaptive && !self.barrier.receivers_pay() {
             true => 1,
             false => self.options.gather_items(),
@@ -190,7 +190,7 @@ impl<T> Shared<T> {
         (handle, open)
     }
 
-    /// Ends a sender; what it still has goes into the queue, also a full one.
+    /// Ends a sender. Its remaining items go into the queue, even if it is full.
     pub(crate) fn leave_senders(&self, handle: u64, open: &mut Filling<T>) {
         let mut state = lock(&self.state);
         let items = open.hold();
@@ -215,7 +215,7 @@ impl<T> Shared<T> {
         wake(&mut woken);
     }
 
-    /// Puts a sender's items where receivers look, and wakes one that waits. `wait` is told when there is room again.
+    /// Puts a sender's items where receivers look, and wakes one that waits. `wait` is woken when there is room again.
     pub(crate) fn hand_over(&self, handle: u64, open: &mut Filling<T>, wait: Option<&Waker>) -> Handed {
         let mut state = lock(&self.state);
         if state.receivers == 0 {
@@ -242,7 +242,7 @@ impl<T> Shared<T> {
         Handed::Over
     }
 
-    /// Returns `Over` if a further batch may be begun; otherwise `wait` is woken when there may be room.
+    /// Returns `Over` if another batch may be begun; otherwise `wait` is woken when there may be room.
     pub(crate) fn room(&self, handle: u64, wait: &Waker) -> Handed {
         let mut state = lock(&self.state);
         if state.receivers == 0 {
@@ -255,7 +255,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// A wait for room was given up.
+    /// Gives up a wait for room.
     pub(crate) fn stop_waiting_for_room(&self, handle: u64) {
         let waker = lock(&self.state).sending.leave(handle);
         drop(waker);
@@ -269,7 +269,7 @@ impl<T> Shared<T> {
         state.handle()
     }
 
-    /// Ends a receiver; what it has not given out goes to the others, and is dropped with the last.
+    /// Ends a receiver. The batches it has not returned go to the others, and are dropped with the last one.
     pub(crate) fn leave_receivers(&self, handle: u64, stash: &mut VecDeque<Vec<T>>) {
         let mut state = lock(&self.state);
         state.receivers -= 1;
@@ -292,8 +292,8 @@ impl<T> Shared<T> {
         drop((waker, lost));
     }
 
-    /// Moves what is there into an empty stash, all of it or this receiver's share; `wait` is told when there is
-    /// something. `woken` is room to work in, empty before and after.
+    /// Moves the items into an empty stash, all or this receiver's share; `wait` is woken when there are some. `woken` is a buffer, empty
+    /// before and after.
     pub(crate) fn take(
         &self,
         handle: u64,
@@ -316,7 +316,7 @@ impl<T> Shared<T> {
             state.receiving.enter(handle, waker);
             self.tell(&state);
             if !state.lanes.is_empty() {
-                // Either a sender sees now that somebody waits, or its item is seen here.
+                // Either a sender sees the announced wait from now on, or its item is seen here.
                 self.barrier.receiver();
                 state.collect(self);
             }
@@ -341,7 +341,7 @@ impl<T> Shared<T> {
         taken
     }
 
-    /// A wait for items was given up; if this one had been woken for some, another is.
+    /// Gives up a wait for items. If this receiver was already woken for some, another is.
     pub(crate) fn stop_waiting_for_items(&self, handle: u64) {
         let mut state = lock(&self.state);
         let waker = state.receiving.leave(handle);
@@ -370,7 +370,7 @@ impl<T> State<T> {
         self.handle_next
     }
 
-    /// True if a sender may begin a batch. The batches that senders leave at their end can pass the bound; then they must go first.
+    /// True if a sender may begin a batch. The batches of dropped senders can exceed the bound; then they must be taken first.
     fn has_room(&self, shared: &Shared<T>) -> bool {
         let last_has_room = || {
             let items = self.ring.back().map_or(0, Vec::len);
@@ -390,7 +390,7 @@ impl<T> State<T> {
         items <= copied_max && self.ring.back().is_some_and(|last| last.len() + items <= items_max)
     }
 
-    /// Puts a sender's items into the ring: a few into the last batch, many with their buffer.
+    /// Puts a sender's items into the ring: a few are copied into the last batch, many go with their buffer.
     fn put(&mut self, shared: &Shared<T>, items: Holding<'_, T>) {
         if self.fits_last(shared, items.len())
             && let Some(last) = self.ring.back_mut()
@@ -402,7 +402,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Moves what is in the senders' open batches into the ring, as far as there is room.
+    /// Moves the items in the senders' open batches into the ring, as far as there is room.
     fn collect(&mut self, shared: &Shared<T>) {
         let (items_max, batches) = (shared.options.batch_items, shared.options.batches);
         for _ in 0..self.lanes.len() {
@@ -423,7 +423,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Everything to the only receiver; to one of several its share, so that the others have work too.
+    /// Moves everything to a single receiver, but only its share to one of several, so that the others have work too.
     fn share(&mut self, stash: &mut VecDeque<Vec<T>>) {
         if self.receivers == 1 {
             mem::swap(&mut self.ring, stash);
@@ -447,7 +447,7 @@ impl<T> Spare<T> {
         buffer.unwrap_or_else(|| Vec::with_capacity(shared.options.batch_items))
     }
 
-    /// Fetches those that came back.
+    /// Collects the buffers that came back.
     fn regain(&mut self, shared: &Shared<T>) {
         let mut returned = lock(&shared.returned);
         let count = self.room(shared).min(returned.len());

@@ -19,7 +19,7 @@ pub(crate) use std::{
 
 use std::{ops::Deref, sync::PoisonError};
 
-/// No code of a user runs while one of the locks is held, but a waker's `clone`; and that before anything is changed.
+/// Locks, ignoring poison. The only user code under a lock is a waker's `clone`, before anything is changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,7 +30,7 @@ pub(crate) fn park_timeout(_limit: std::time::Duration) {
     park();
 }
 
-/// A value on a cache line of its own (two, since processors fetch them in pairs).
+/// A value on cache lines of its own (two, since processors fetch them in pairs).
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 

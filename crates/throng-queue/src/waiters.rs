@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-/// Handles that wait, each at most once, in the order they came.
+/// The waiting handles, each at most once, in the order they came.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(Vec<(u64, Waker)>);
 
@@ -15,13 +15,13 @@ impl Waiters {
         }
     }
 
-    /// Takes a handle out; its waker is the caller's to drop, after the lock.
+    /// Removes a handle. The caller drops its waker after releasing the lock.
     pub(crate) fn leave(&mut self, handle: u64) -> Option<Waker> {
         let place = self.0.iter().position(|(waiting, _)| *waiting == handle)?;
         Some(self.0.remove(place).1)
     }
 
-    /// Takes out who has waited longest.
+    /// Removes the one that has waited longest.
     pub(crate) fn first(&mut self) -> Option<Waker> {
         (!self.0.is_empty()).then(|| self.0.remove(0).1)
     }
@@ -36,7 +36,7 @@ impl Waiters {
     }
 }
 
-/// Wakes them all, in their order, whether or not one of them panics.
+/// Wakes them all, in order, even if one of them panics.
 pub(crate) fn wake(wakers: &mut Vec<Waker>) {
     struct Rest<'a>(&'a mut Vec<Waker>);
 

@@ -8,16 +8,16 @@ use crate::{
     reply::{AskError, Pending, Reply},
 };
 
-/// Sends to a service, and asks it. Belongs to one thread or task at a time; a clone is another sender, with a batch of its
-/// own. Many handlers at once share one as a [`SharedAddress`].
+/// Sends messages and requests to a service. It belongs to one thread or task at a time; a clone is another sender, with its own batch.
+/// Many handlers can share one as a [`SharedAddress`].
 ///
-/// What one address sends arrives in the order it was sent. A full queue makes it wait, or says so.
+/// Messages of one address arrive in the order they were sent. A full queue makes it wait, or returns an error.
 pub struct Address<M> {
     to: To<M>,
 }
 
 enum To<M> {
-    /// A queue; whether what is gathered has to be handed over by hand.
+    /// A queue; true if gathered messages have to be flushed explicitly.
     Queue(Sender<M>, bool),
     Here(Arc<dyn Local<M>>),
 }
@@ -33,11 +33,11 @@ impl<M: Send + 'static> Address<M> {
         Self { to: To::Here(local) }
     }
 
-    /// Sends a message; while the queue is full, the thread waits for room. A service in place receives it before this
-    /// returns, unless it is at work.
+    /// Sends a message. The thread waits while the queue is full. A service in place receives it before this returns, unless another thread
+    /// is running it.
     ///
     /// # Errors
-    /// [`SendError`]: the service is over; unreceived messages come back.
+    /// [`SendError`]: the service has ended; unreceived messages come back.
     #[inline]
     pub fn send(&mut self, message: M) -> Result<(), SendError<M>> {
         match &mut self.to {
@@ -49,7 +49,7 @@ impl<M: Send + 'static> Address<M> {
     /// Sends a message if there is room.
     ///
     /// # Errors
-    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the service is over.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the service has ended.
     #[inline]
     pub fn try_send(&mut self, message: M) -> Result<(), TrySendError<M>> {
         match &mut self.to {
@@ -58,10 +58,10 @@ impl<M: Send + 'static> Address<M> {
         }
     }
 
-    /// Sends a message; while the queue is full, the task waits for room.
+    /// Sends a message. The task waits while the queue is full.
     ///
     /// # Errors
-    /// [`SendError`]: the service is over; unreceived messages come back.
+    /// [`SendError`]: the service has ended; unreceived messages come back.
     pub async fn send_async(&mut self, message: M) -> Result<(), SendError<M>> {
         match &mut self.to {
             To::Queue(sender, _) => sender.send_async(message).await,
@@ -72,7 +72,7 @@ impl<M: Send + 'static> Address<M> {
     /// Sends messages, waiting for room where needed.
     ///
     /// # Errors
-    /// [`SendError`]: the service is over; unreceived messages come back.
+    /// [`SendError`]: the service has ended; unreceived messages come back.
     pub fn send_all(&mut self, messages: impl IntoIterator<Item = M>) -> Result<(), SendError<M>> {
         match &mut self.to {
             To::Queue(sender, _) => sender.send_all(messages),
@@ -80,11 +80,10 @@ impl<M: Send + 'static> Address<M> {
         }
     }
 
-    /// Hands over what this address has gathered: only needed where the queue was told to gather
-    /// ([`HandOver::Every`]).
+    /// Hands over what this address has gathered. Only needed with [`HandOver::Every`].
     ///
     /// # Errors
-    /// [`SendError`]: the service is over; unreceived messages come back.
+    /// [`SendError`]: the service has ended; unreceived messages come back.
     pub fn flush(&mut self) -> Result<(), SendError<M>> {
         match &mut self.to {
             To::Queue(sender, _) => sender.flush(),
@@ -92,22 +91,21 @@ impl<M: Send + 'static> Address<M> {
         }
     }
 
-    /// Asks: sends the message made of a [`Reply`], waiting for room on this thread. That the service is over is told by the
-    /// [`Pending`].
+    /// Sends a request, made from a [`Reply`]. The thread waits for room. If the service has ended, the [`Pending`] reports it.
     pub fn ask<T: Send + 'static>(&mut self, make: impl FnOnce(Reply<T>) -> M) -> Pending<T> {
         let (reply, pending) = Reply::pair();
         self.tell(make(reply));
         pending
     }
 
-    /// Sends a message that shall be seen at once, waiting for room. One that cannot be sent is dropped, with its reply.
+    /// Sends a message that should be received at once, waiting for room. If it cannot be sent, it is dropped with its reply.
     pub(crate) fn tell(&mut self, message: M) {
         if self.send(message).is_ok() && matches!(self.to, To::Queue(_, true)) {
             drop(self.flush());
         }
     }
 
-    /// Asks if there is room: for tasks, which must not make their thread wait.
+    /// Sends a request if there is room: for tasks, which must not block their thread.
     ///
     /// # Errors
     /// [`AskError::Full`], or [`AskError::Gone`].
@@ -121,7 +119,7 @@ impl<M: Send + 'static> Address<M> {
     pub(crate) fn try_tell(&mut self, message: M) -> Result<(), TrySendError<M>> {
         self.try_send(message)?;
         if let To::Queue(sender, true) = &mut self.to {
-            // Without room now, it goes with the next one that is sent.
+            // Without room now, it is handed over with the next one.
             drop(sender.try_flush());
         }
         Ok(())
@@ -146,20 +144,20 @@ impl<M> Clone for Address<M> {
 
 opaque!(Address<M>);
 
-/// An [`Address`] behind a lock, for many handlers at once; a clone is the same one. Nobody waits for room with the lock held:
-/// a full queue is said so.
+/// An [`Address`] behind a lock, for many handlers; clones share it. The lock is never held while waiting for room: a full queue is an
+/// error.
 pub struct SharedAddress<M>(Arc<Mutex<Address<M>>>);
 
 impl<M: Send + 'static> SharedAddress<M> {
     /// Sends a message if there is room.
     ///
     /// # Errors
-    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the service is over.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the service has ended.
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(message)
     }
 
-    /// Asks if there is room.
+    /// Sends a request if there is room.
     ///
     /// # Errors
     /// [`AskError::Full`], or [`AskError::Gone`].

@@ -15,11 +15,11 @@
 //! # Ok::<(), throng_services::bus::AnotherType>(())
 //! ```
 //!
-//! Publishing never waits. Each subscriber and each group has a bounded backlog; who is too slow loses the oldest events (a
-//! group: the newest) and is told how many ([`Heard::Lost`]).
+//! Publishing never waits. Each subscriber and each group has a bounded backlog. A slow subscriber loses the oldest events, a slow group
+//! the newest, and gets the number of lost events ([`Heard::Lost`]).
 //!
-//! Topics are local. A bus of another node joins as a [`Topic::remote`]: it publishes here what it heard there under its own
-//! name, and forwards what was published here with [`Topic::subscribe_but`], which leaves out its own.
+//! Topics are local. A bus on another node is connected by [`Topic::remote`], which publishes that node's events here under its name, and
+//! by [`Topic::subscribe_but`], which returns the other events, to be forwarded there.
 
 use std::{
     any::{Any, type_name},
@@ -40,19 +40,19 @@ use tokio::sync::broadcast::{
 
 use crate::Address;
 
-/// Events a subscriber or a group may be behind, unless told.
+/// The default backlog of a subscriber or a group, in events.
 pub const BACKLOG_DEFAULT: usize = 1_024;
 
-/// An event or a gap, as a subscriber hears it.
+/// An event or a gap, as a subscriber gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard<T> {
     /// An event that was published.
     Event(T),
-    /// This many events were lost here, because too many waited.
+    /// The number of events lost because too many waited.
     Lost(u64),
 }
 
-/// A topic of this name is there, with events of another type.
+/// A topic of this name exists, with events of another type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the topic {name:?} is there with events of another type than {wanted}; use another name, or that type")]
 pub struct AnotherType {
@@ -73,7 +73,7 @@ impl Bus {
         Self::default()
     }
 
-    /// The topic of this name, made at first use.
+    /// Returns the topic of this name, creating it at its first use.
     ///
     /// # Errors
     /// [`AnotherType`]: the topic exists with another type.
@@ -81,7 +81,7 @@ impl Bus {
         self.topic_with(name, BACKLOG_DEFAULT)
     }
 
-    /// Returns a topic like [`topic`](Self::topic). If it is made here, each subscriber and group may be this many events behind.
+    /// Returns a topic like [`topic`](Self::topic). If it is created here, each subscriber and group has this backlog.
     ///
     /// # Errors
     /// [`AnotherType`]: the topic exists with another type.
@@ -111,10 +111,10 @@ impl fmt::Debug for Bus {
     }
 }
 
-/// The place where an event was published first; `None`: here.
+/// The bus that first published an event; `None`: this one.
 type Origin = Option<Arc<str>>;
 
-/// Events of one type; a clone is the same topic.
+/// Events of one type. Clones are the same topic.
 pub struct Topic<T> {
     all: broadcast::Sender<(Origin, T)>,
     groups: Arc<Mutex<Groups<T>>>,
@@ -129,7 +129,7 @@ struct Group<T> {
     sender: Sender<T>,
     receiver: Receiver<T>,
     members: Arc<()>,
-    /// Events lost since the last telling. `publish` raises it, under the lock of `groups`; the next member that looks sets it to 0.
+    /// The events lost since the last report. `publish` raises it, under the lock of `groups`; the next member that reads it sets it to 0.
     lost: Arc<AtomicU64>,
 }
 
@@ -143,7 +143,7 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
         }
     }
 
-    /// The topic, for what comes from elsewhere: what is published with it is known as from there.
+    /// Returns the topic for events from another bus: events published with it count as coming from there.
     #[must_use]
     pub fn remote(&self, origin: &str) -> Self {
         Self {
@@ -166,11 +166,11 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
                 true
             });
         }
-        // That nobody listens is no error.
+        // Without subscribers this fails, which is no error.
         drop(self.all.send((self.origin.clone(), event)));
     }
 
-    /// Hears every event from now on.
+    /// Subscribes to every event from now on.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<T> {
         Subscription {
@@ -179,7 +179,7 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
         }
     }
 
-    /// Hears every event from now on but those from there: for whoever forwards them there.
+    /// Subscribes to every event from now on except those from that bus, to forward them there.
     #[must_use]
     pub fn subscribe_but(&self, origin: &str) -> Subscription<T> {
         Subscription {
@@ -188,16 +188,16 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
         }
     }
 
-    /// Joins a group: each event from now on goes to one of its members, whoever takes it first.
+    /// Joins a group: each event from now on goes to the member that takes it first.
     #[must_use]
     pub fn join(&self, group: &str) -> Member<T> {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        // One whose members have all left begins anew.
+        // A group whose members have all left begins anew.
         groups.retain(|(_, group)| Arc::strong_count(&group.members) > 1);
         if let Some((_, group)) = groups.iter().find(|(name, _)| name == group) {
             return group.member();
         }
-        // One event a batch: a member takes no more than it is about to work on.
+        // A batch is one event, so that a member takes no more than it is about to handle.
         let (sender, receiver) = throng_queue::bounded(Options::default().batch_items(1).batches(self.backlog));
         let begun = Group {
             sender,
@@ -210,11 +210,11 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
         member
     }
 
-    /// Gives every event from now on to a service, as a message, on the service's own thread. While its queue has no room,
-    /// events wait as for any subscriber, and what is lost is told. Ends with the topic, or at the first event after the service's end.
+    /// Passes every event from now on to a service, as a message, on the service's own thread. While its queue is full, events wait as for
+    /// any subscriber, and losses are reported. Ends with the topic, or at the first event after the service's end.
     ///
     /// # Errors
-    /// The system gives no thread: one carries the events over.
+    /// [`io::Error`](std::io::Error): the system has no thread left to carry the events.
     pub fn deliver<M: Send + 'static>(
         &self,
         mut address: Address<M>,
@@ -223,7 +223,7 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
         let mut subscription = self.subscribe();
         let carry = move || {
             while let Some(heard) = subscription.next_blocking() {
-                // Waits for room: the backlog is the subscription's, which tells what was lost.
+                // Waits for room. The backlog is the subscription's, which reports losses.
                 if address.send(message(heard)).is_err() {
                     return;
                 }
@@ -262,14 +262,14 @@ impl<T> Group<T> {
     }
 }
 
-/// Hears every event of a topic.
+/// A subscription to every event of a topic.
 pub struct Subscription<T> {
     all: broadcast::Receiver<(Origin, T)>,
     but: Origin,
 }
 
 impl<T: Clone> Subscription<T> {
-    /// The next; the task waits. `None` when the topic has gone.
+    /// Returns the next event; the task waits. `None` when the topic is gone.
     pub async fn next(&mut self) -> Option<Heard<T>> {
         loop {
             let received = self.all.recv().await;
@@ -279,7 +279,7 @@ impl<T: Clone> Subscription<T> {
         }
     }
 
-    /// The next; the thread waits. `None` when the topic has gone.
+    /// Returns the next event; the thread waits. `None` when the topic is gone.
     ///
     /// # Panics
     /// In a task of a tokio runtime.
@@ -292,7 +292,7 @@ impl<T: Clone> Subscription<T> {
         }
     }
 
-    /// The next, if there is one.
+    /// Returns the next event, if there is one.
     pub fn try_next(&mut self) -> Option<Heard<T>> {
         loop {
             let received = self.all.try_recv().map_err(|error| match error {
@@ -305,7 +305,7 @@ impl<T: Clone> Subscription<T> {
         }
     }
 
-    /// Goes on past an event of the origin that is left out.
+    /// Skips an event of the origin that is left out.
     fn heard(&self, received: Result<(Origin, T), RecvError>) -> ControlFlow<Option<Heard<T>>> {
         match received {
             Ok((origin, _)) if origin.is_some() && origin == self.but => Continue(()),
@@ -326,7 +326,7 @@ pub struct Member<T> {
 }
 
 impl<T> Member<T> {
-    /// The next; the task waits. `None` when the topic has gone. Loses nothing when dropped.
+    /// Returns the next event; the task waits. `None` when the topic is gone. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Heard<T>> {
         match self.lost() {
             None => self.receiver.receive_async().await.ok().and_then(first),
@@ -334,7 +334,7 @@ impl<T> Member<T> {
         }
     }
 
-    /// The next; the thread waits, but no longer than this.
+    /// Returns the next event; the thread waits at most this long.
     pub fn next_within(&mut self, limit: Duration) -> Option<Heard<T>> {
         match self.lost() {
             None => self.receiver.receive_timeout(limit).ok().and_then(first),
@@ -342,7 +342,7 @@ impl<T> Member<T> {
         }
     }
 
-    /// The next, if there is one.
+    /// Returns the next event, if there is one.
     pub fn try_next(&mut self) -> Option<Heard<T>> {
         match self.lost() {
             None => self.receiver.try_receive().ok().and_then(first),
@@ -350,7 +350,7 @@ impl<T> Member<T> {
         }
     }
 
-    /// Takes the events that the group has lost since it was told last: one of its members is told.
+    /// Takes the number of events that the group has lost since the last report. Only one member gets it.
     fn lost(&self) -> Option<Heard<T>> {
         match self.lost.load(Ordering::Relaxed) {
             0 => None,

@@ -1,4 +1,4 @@
-//! A circuit breaker's decisions, without a clock: time is passed in, as the time since some start.
+//! A circuit breaker's decisions, without a clock: the caller passes the time since some start.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use std::time::Duration;
 pub struct Settings {
     /// Calls are counted over stretches of this length.
     pub window: Duration,
-    /// Calls a stretch has at least before it is judged.
+    /// The least number of calls in a stretch for it to be judged.
     pub calls_min: u32,
     /// The share of failed calls, in percent, from which it opens.
     pub failures_percent: u32,
-    /// Calls that fail one after the other until it opens, whatever the stretch; 0: they are not counted.
+    /// The number of failures in a row after which it opens, whatever the stretch; 0: they are not counted.
     pub failures_in_a_row: u32,
-    /// The time it stays open at first; twice as long each time after that, until it closes.
+    /// The first time for which it stays open. The time doubles at each further opening, until it closes.
     pub pause_first: Duration,
     /// The longest time it stays open.
     pub pause_max: Duration,
-    /// Calls that pass while it is half-open; all of them have to succeed.
+    /// The number of calls that pass while it is half-open. All of them have to succeed.
     pub probes: u32,
 }
 
@@ -40,7 +40,7 @@ impl Default for Settings {
 pub enum CircuitState {
     /// Every call passes; failures are counted.
     Closed,
-    /// A few pass as probes.
+    /// A few calls pass as probes.
     HalfOpen,
     /// Every call is refused until the pause is over.
     Open,
@@ -49,19 +49,19 @@ pub enum CircuitState {
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The other side did its work, whatever it answered.
+    /// The other side did its work, whatever the answer was.
     Succeeded,
     /// The other side cannot be reached, or is in trouble.
     Failed,
-    /// The caller went away before the end was known.
+    /// The caller went away before the outcome was known.
     Abandoned,
 }
 
-/// A call that may be made. What becomes of it is told with [`Circuit::end`].
+/// The permission for one call. [`Circuit::end`] reports the outcome.
 #[derive(Debug)]
 #[must_use = "how the call ended has to be told"]
 pub struct Permit {
-    /// The phase it was let in: how it ends says nothing about a later one.
+    /// The phase in which it was given. The outcome says nothing about a later one.
     phase: u64,
 }
 
@@ -74,7 +74,7 @@ enum Phase {
         /// The failures since the last success, also of earlier stretches.
         in_a_row: u32,
     },
-    /// `under_way + succeeded` never passes `probes`.
+    /// `under_way + succeeded` never exceeds `probes`.
     HalfOpen {
         under_way: u32,
         succeeded: u32,
@@ -89,14 +89,14 @@ enum Phase {
 pub struct Circuit {
     settings: Settings,
     phase: Phase,
-    /// The number of the phase: the end of a call that began in an earlier phase counts no more.
+    /// The number of the phase. Outcomes of calls that began in an earlier phase do not count.
     number: u64,
-    /// The openings since it was closed last.
+    /// The number of openings since it was last closed.
     openings: u32,
 }
 
 impl Circuit {
-    /// A closed one.
+    /// Returns a closed circuit.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -122,10 +122,10 @@ impl Circuit {
         }
     }
 
-    /// Asks for a call to be let through.
+    /// Requests permission for a call.
     ///
     /// # Errors
-    /// The call must not be made. The `Err` is the time after which another may be worth it.
+    /// The call must not be made. The error is the time after which to ask again.
     pub fn ask(&mut self, now: Duration) -> Result<Permit, Duration> {
         if let Phase::Open { until } = self.phase {
             if now < until {
@@ -145,7 +145,7 @@ impl Circuit {
         Ok(Permit { phase: self.number })
     }
 
-    /// A call that was let through has ended.
+    /// Reports the end of a permitted call.
     pub fn end(&mut self, now: Duration, permit: Permit, outcome: Outcome) {
         if permit.phase != self.number {
             return;
@@ -190,7 +190,7 @@ impl Circuit {
         }
     }
 
-    /// The other side is known to be well: calls pass again, however many have failed.
+    /// Closes the circuit, because the other side is known to be well, whatever failed before.
     pub fn close(&mut self, now: Duration) {
         self.openings = 0;
         self.enter(Phase::Closed {

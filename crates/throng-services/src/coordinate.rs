@@ -1,8 +1,7 @@
-//! All, some or the first of several answers by one deadline, for threads that have no runtime.
+//! Waits for all, some or the first of several answers until a deadline, for threads without a runtime.
 //!
-//! Tasks have this already: `futures::future::join_all` and `select_ok` on [`Pending`]s, `tokio::time::timeout` around
-//! them. A service must not wait at all: it uses [`Context::ask`](crate::Context::ask). The page `docs/services.md` of the
-//! repository shows the three side by side.
+//! Tasks have this already: `futures::future::join_all` and `select_ok` on [`Pending`]s, with `tokio::time::timeout` around them. A service
+//! must not wait at all: it uses [`Context::ask`](crate::Context::ask). The page `docs/services.md` of the repository compares the three.
 
 use std::{
     pin::Pin,
@@ -15,7 +14,7 @@ use crate::{
     reply::{AskError, Pending},
 };
 
-/// Waits on this thread for all answers, each until the deadline they have in common. They come in the order of the asks.
+/// Waits on this thread for all answers, until a common deadline. They are in the order of the requests.
 pub fn wait_all<T>(asked: impl IntoIterator<Item = Pending<T>>, limit: Duration) -> Vec<Result<T, AskError>> {
     let mut asked: Vec<_> = asked.into_iter().map(Some).collect();
     let mut answers: Vec<_> = asked.iter().map(|_| Err(AskError::TimedOut)).collect();
@@ -26,8 +25,8 @@ pub fn wait_all<T>(asked: impl IntoIterator<Item = Pending<T>>, limit: Duration)
     answers
 }
 
-/// Waits on this thread until so many have answered, or all others cannot any more, or it is time. The answers come in the
-/// order they were given, each with the number of its ask; `count` 1 is the fastest of several.
+/// Waits on this thread until this many have answered, no others can, or the time is over. The answers are in the order they came, each
+/// with the number of its request; `count` 1 waits for the fastest.
 pub fn wait_some<T>(asked: impl IntoIterator<Item = Pending<T>>, count: usize, limit: Duration) -> Vec<(usize, T)> {
     let mut asked: Vec<_> = asked.into_iter().map(Some).collect();
     let mut answers = Vec::new();
@@ -40,7 +39,7 @@ pub fn wait_some<T>(asked: impl IntoIterator<Item = Pending<T>>, count: usize, l
     answers
 }
 
-/// Gives answers to `take` as they come, until it has enough, all have come, or it is time.
+/// Passes answers to `take` as they come, until it has enough, all have come, or the time is over.
 fn collect<T>(
     asked: &mut [Option<Pending<T>>],
     limit: Duration,

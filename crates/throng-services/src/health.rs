@@ -1,4 +1,4 @@
-//! Health checks with a time to live, that check in, or fail with a reason.
+//! Health checks. The checked parts report their state, and fail if they have not done so within a time to live.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,7 +13,7 @@
 //! assert_eq!(health.status(), Status::Fail);
 //! ```
 //!
-//! A check whose time to live is over without a check-in fails. That is seen whenever somebody looks: nothing has to recheck.
+//! A check fails once its time to live has passed without a report. That is evaluated when the status is read, so nothing has to poll.
 
 use std::{
     collections::BTreeMap,
@@ -29,14 +29,14 @@ pub enum Status {
     Pass,
     /// Works, but somebody should look.
     Warn,
-    /// Has not said anything yet.
+    /// The part has not reported yet.
     Unknown,
     /// Does not work.
     Fail,
 }
 
 impl Status {
-    /// `PASS`, `WARN`, `UNKNOWN` or `FAIL`.
+    /// Returns `PASS`, `WARN`, `UNKNOWN` or `FAIL`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,13 +60,13 @@ pub enum Reason {
     /// No reason.
     #[default]
     None,
-    /// No check-in came within the time to live.
+    /// There was no report within the time to live.
     TtlElapsed,
     /// No answer came in time.
     TimedOut,
     /// An error, in its own words.
     Error(String),
-    /// Something else, in its own words.
+    /// Another reason, as text.
     Other(String),
 }
 
@@ -87,10 +87,10 @@ impl From<&str> for Reason {
     }
 }
 
-/// A check, as it is now.
+/// The present state of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The name the part was registered under, unlike any other's.
+    /// The unique name of the part.
     pub name: String,
     /// Its state.
     pub status: Status,
@@ -123,7 +123,7 @@ impl State {
         let is_late = self
             .ttl
             .is_some_and(|ttl| now.saturating_duration_since(self.said) > ttl);
-        // Who has failed has said so: its own reason says more.
+        // A reported failure keeps its own reason, which says more.
         let (status, reason) = match is_late && self.status != Status::Fail {
             true => (Status::Fail, Reason::TtlElapsed),
             false => (self.status, self.reason.clone()),
@@ -143,7 +143,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// No checks yet.
+    /// Returns a set without checks.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Instant::now)
@@ -160,8 +160,7 @@ impl Health {
         }
     }
 
-    /// Registers a check, that fails when it has not checked in for longer than its time to live, if it has one. One of the same name is
-    /// replaced.
+    /// Registers a check, which fails if it does not report within its time to live, if it has one. A check of the same name is replaced.
     #[must_use]
     pub fn register(&self, name: impl Into<String>, ttl: Option<Duration>) -> Registered {
         let (name, generation) = (name.into(), Arc::default());
@@ -180,7 +179,7 @@ impl Health {
         }
     }
 
-    /// All checks as they are now, by their names.
+    /// Returns the present state of all checks, by name.
     #[must_use]
     pub fn checks(&self) -> Vec<Check> {
         let now = (self.inner.clock)();
@@ -195,7 +194,7 @@ impl Health {
         checks
     }
 
-    /// Returns the checks that fail, or have not said anything.
+    /// Returns the checks that fail, or have not reported yet.
     #[must_use]
     pub fn not_healthy(&self) -> Vec<Check> {
         let mut checks = self.checks();
@@ -203,7 +202,7 @@ impl Health {
         checks
     }
 
-    /// The worst of all; [`Status::Pass`] without any.
+    /// Returns the worst state of all; [`Status::Pass`] without checks.
     #[must_use]
     pub fn status(&self) -> Status {
         self.checks()
@@ -224,7 +223,7 @@ impl fmt::Debug for Health {
     }
 }
 
-/// A check that is registered, for whoever checks in. A clone is the same check.
+/// A registered check, for the part that reports. Clones are the same check.
 #[derive(Clone, Debug)]
 pub struct Registered {
     health: Health,
@@ -261,7 +260,7 @@ impl Registered {
         }
     }
 
-    /// Reports a state. After another was registered under the same name, the report has no effect any more.
+    /// Reports a state. It has no effect after another check was registered under the same name.
     pub fn check_in(&self, status: Status, reason: Reason) {
         let said = (self.health.inner.clock)();
         self.mine(|state| (state.status, state.reason, state.said) = (status, reason, said));

@@ -1,4 +1,4 @@
-//! A service without a thread: whoever sends is the one who runs it.
+//! A service without a thread: the senders run it.
 
 use std::{
     collections::VecDeque,
@@ -15,13 +15,13 @@ use crate::service::{Runner, Service};
 pub(crate) trait Local<M>: Send + Sync {
     fn send(&self, message: M) -> Result<(), SendError<M>>;
     fn try_send(&self, message: M) -> Result<(), TrySendError<M>>;
-    /// Does what is due: timers, answers.
+    /// Handles due timers and answers.
     fn turn(&self);
     fn stop(&self);
 }
 
-/// The service, or what waits for whoever has it in hand. Who has it takes what waits before giving it back, so no
-/// message is left behind, and none is received twice at a time.
+/// The service, and the messages for its present runner. The runner handles all waiting messages before it gives the service back, so no
+/// message is left behind, and never two threads run it.
 pub(crate) struct InPlace<S: Service> {
     state: Mutex<State<S>>,
     room: Condvar,
@@ -33,12 +33,12 @@ struct State<S: Service> {
     /// Empty, to be swapped with `waiting`.
     spare: VecDeque<S::Message>,
     holder: Option<ThreadId>,
-    /// Nobody's: `None` and no holder means that it is over.
+    /// The service while nobody runs it. `None` without a runner means that it has ended.
     runner: Option<Box<Runner<S>>>,
-    /// An answer or a timer's time has come while somebody had it in hand.
+    /// True if an answer or a timer became due while somebody was running it. Callers set it; the runner clears it.
     is_called: bool,
     is_stopping: bool,
-    /// Senders that wait for room: telling them is a system call, also when there are none.
+    /// The number of senders that wait for room. Notifying them is a system call, even if there are none.
     in_line: usize,
 }
 
@@ -66,7 +66,7 @@ impl<S: Service> InPlace<S> {
                 waiting_max,
             }
         });
-        // What its beginning asked for may have been answered before there was a place to say so.
+        // Requests made at its start may have been answered before there was a place to report that.
         place.turn();
         place
     }
@@ -75,7 +75,7 @@ impl<S: Service> InPlace<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs it with this message and all that waits, if nobody has it in hand.
+    /// Runs it with this message and all that wait, if nobody is running it.
     fn drive<'a>(&'a self, mut state: MutexGuard<'a, State<S>>, mut first: Option<S::Message>) {
         let Some(mut runner) = state.runner.take() else {
             return;

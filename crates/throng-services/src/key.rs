@@ -3,9 +3,9 @@
 use std::hash::Hash;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A key's hash by xxh3: the same in every run of a program.
+/// Returns a key's hash by xxh3, which is the same in every run of a program.
 ///
-/// To be used with [`PoolSetup::shard_by`](crate::PoolSetup::shard_by): `shard_by(|trade: &Trade| key_of(&trade.name))`.
+/// Use it with [`PoolSetup::shard_by`](crate::PoolSetup::shard_by): `shard_by(|trade: &Trade| key_of(&trade.name))`.
 pub fn key_of<K: Hash + ?Sized>(key: &K) -> u64 {
     let mut hasher = Xxh3::new();
     key.hash(&mut hasher);

@@ -1,9 +1,8 @@
-//! Services on micro-batching queues, for what keeps its state in memory.
+//! Services on micro-batching queues, for state in memory.
 //!
-//! A [`Service`] is a plain object with `&mut self`: no locks, no `async`. It is [started](Setup::start) on a thread of its
-//! own, takes whole batches from a [`throng_queue`], and is told when a batch begins, when it has done so many messages, when
-//! there is nothing left, and when nothing has come for a while. What costs the same for one message as for a thousand (a write, a
-//! lock, a wake-up) it does there.
+//! A [`Service`] is a plain object with `&mut self`, without locks and `async`. It is [started](Setup::start) on its own thread and takes
+//! whole batches from a [`throng_queue`]. It has hooks for the beginning of a batch, for each so many messages, for an empty queue, and for
+//! a quiet time. Work that costs the same for one message as for a thousand (a write, a lock, a wake-up) belongs there.
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,23 +40,23 @@
 //!
 //! - [`service()`]: one service, on its own thread or [in place](Setup::in_place); [`Address`]es send and ask.
 //! - [`pool()`]: several of a kind, round robin or sharded by a key.
-//! - [`Context`]: timers, periodic jobs, and asking other services without waiting for them.
+//! - [`Context`]: timers, periodic jobs, and requests to other services without waiting.
 //! - [`coordinate`]: all, some or the first of several answers by a deadline, for threads; tasks have `futures` for it.
 //! - [`bus`]: typed topics with subscribers and groups of consumers.
 //! - [`stats`]: counts, levels and timings of the last two minutes, second by second; to Prometheus and StatsD.
 //! - [`circuit`] and [`retry`]: a circuit breaker and a retry budget without a clock, for calls that leave the process.
-//! - [`health`]: who is well, by check-ins with a time to live.
+//! - [`health`]: the health of parts, by reports with a time to live.
 //!
 //! # What it promises
 //!
 //! - One message at a time, in the order its sender sent them.
-//! - **A panic costs its message**: it is counted, whoever asked is told ([`AskError::Gone`]), and the service goes on with
-//!   the next one, as it is or made anew ([`OnPanic`]).
-//! - **Everything is bounded**: queues, timers, asks, subscribers' backlogs, keys of statistics.
-//! - **Stopping drains**: what was sent before [`Running::stop`] is received first.
-//! - Nobody spins, and an idle service costs nothing: its thread sleeps until a message or a timer.
+//! - **A panic costs its message**: it is counted, its asker gets [`AskError::Gone`], and the service continues with the next one, as it is
+//!   or made anew ([`OnPanic`]).
+//! - **Everything is bounded**: queues, timers, requests, subscribers' backlogs, keys of statistics.
+//! - **Stopping drains**: messages sent before [`Running::stop`] are received first.
+//! - Nothing spins, and an idle service costs nothing: its thread sleeps until a message or a timer.
 
-/// A `Debug` that shows the name alone: there is nothing in it to look at.
+/// Implements a `Debug` that shows only the name.
 macro_rules! opaque {
     ($name:ident $(<$of:ident>)?) => {
         impl $(<$of>)? ::std::fmt::Debug for $name $(<$of>)? {

@@ -1,4 +1,4 @@
-//! Several services of a kind: each message to the next of them, or to the one its key belongs to.
+//! Several services of a kind. Each message goes to the next one, or to the one that its key selects.
 
 use std::{
     fmt, io,
@@ -31,7 +31,7 @@ enum Placement {
     ByCores,
 }
 
-/// A pool to be started: round robin, one worker a core, unless told. The factory makes a worker from its number.
+/// Returns a pool to be started: round robin, with one worker a core by default. The factory makes a worker from its number.
 pub fn pool<S: Service>(name: impl Into<String>, factory: impl Fn(usize) -> S + Send + Sync + 'static) -> PoolSetup<S> {
     PoolSetup {
         name: name.into(),
@@ -55,7 +55,7 @@ impl<S: Service> PoolSetup<S> {
         self
     }
 
-    /// Sends all messages of a key to the same worker, which so keeps its state alone: see [`key_of`](crate::key_of).
+    /// Sends all messages of a key to the same worker, whose state is then the only one for that key: see [`key_of`](crate::key_of).
     #[must_use]
     pub fn shard_by(mut self, key_of: impl Fn(&S::Message) -> u64 + Send + Sync + 'static) -> Self {
         self.key_of = Some(Arc::new(key_of));
@@ -69,25 +69,24 @@ impl<S: Service> PoolSetup<S> {
         self
     }
 
-    /// Runs the workers [in place](Setup::in_place), on the callers' own threads: for callers who are as many as the cores.
+    /// Runs the workers [in place](Setup::in_place), on the callers' threads: if there are as many callers as cores.
     #[must_use]
     pub fn in_place(mut self) -> Self {
         self.place = Placement::Here;
         self
     }
 
-    /// Runs one worker in place where there is but one core, so that no hand-off is paid that buys nothing; threads
-    /// elsewhere.
+    /// Runs one worker in place on a machine with one core, where a hand-off to a thread gains nothing; threads on others.
     #[must_use]
     pub fn in_place_on_one_core(mut self) -> Self {
         self.place = Placement::ByCores;
         self
     }
 
-    /// Starts it.
+    /// Starts the pool.
     ///
     /// # Errors
-    /// The system gives no threads.
+    /// [`io::Error`]: the system has no threads left.
     pub fn start(self) -> io::Result<Pool<S::Message>> {
         let is_in_place = match self.place {
             Placement::Threads => false,
@@ -160,7 +159,7 @@ impl<M: Send + 'static> fmt::Debug for Pool<M> {
     }
 }
 
-/// Sends to a pool, and asks it; see [`Address`]. A clone is another sender.
+/// Sends messages and requests to a pool; see [`Address`]. A clone is another sender.
 pub struct PoolAddress<M> {
     workers: Vec<Address<M>>,
     key_of: Option<KeyOf<M>>,
@@ -181,10 +180,10 @@ impl<M: Send + 'static> PoolAddress<M> {
         &mut self.workers[place]
     }
 
-    /// Sends a message to its worker; while that one's queue is full, the thread waits.
+    /// Sends a message to its worker. The thread waits while that one's queue is full.
     ///
     /// # Errors
-    /// [`SendError`]: the worker is over; unreceived messages come back.
+    /// [`SendError`]: the worker has ended; unreceived messages come back.
     pub fn send(&mut self, message: M) -> Result<(), SendError<M>> {
         self.worker(&message).send(message)
     }
@@ -192,20 +191,20 @@ impl<M: Send + 'static> PoolAddress<M> {
     /// Sends a message to its worker if that one has room.
     ///
     /// # Errors
-    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the worker is over.
+    /// [`TrySendError::Full`]: there is no room. [`TrySendError::Closed`]: the worker has ended.
     pub fn try_send(&mut self, message: M) -> Result<(), TrySendError<M>> {
         self.worker(&message).try_send(message)
     }
 
-    /// Sends a message to its worker; while that one's queue is full, the task waits.
+    /// Sends a message to its worker. The task waits while that one's queue is full.
     ///
     /// # Errors
-    /// [`SendError`]: the worker is over; unreceived messages come back.
+    /// [`SendError`]: the worker has ended; unreceived messages come back.
     pub async fn send_async(&mut self, message: M) -> Result<(), SendError<M>> {
         self.worker(&message).send_async(message).await
     }
 
-    /// Asks the worker the message belongs to, waiting for room on this thread.
+    /// Sends a request to the worker that the message selects, waiting for room on this thread.
     pub fn ask<T: Send + 'static>(&mut self, make: impl FnOnce(Reply<T>) -> M) -> Pending<T> {
         let (reply, pending) = Reply::pair();
         let message = make(reply);
@@ -213,7 +212,7 @@ impl<M: Send + 'static> PoolAddress<M> {
         pending
     }
 
-    /// Asks the worker the message belongs to, if it has room.
+    /// Sends a request to the worker that the message selects, if it has room.
     ///
     /// # Errors
     /// [`AskError::Full`], or [`AskError::Gone`].
@@ -226,16 +225,16 @@ impl<M: Send + 'static> PoolAddress<M> {
         Ok(pending)
     }
 
-    /// Asks every worker: for what is spread over all of them. The answers are in the order of the workers; wait for them
-    /// with [`wait_all`](crate::coordinate::wait_all), or `join_all` in a task.
+    /// Sends a request to every worker, for state that is spread over them. The answers are in the order of the workers; wait for them with
+    /// [`wait_all`](crate::coordinate::wait_all), or `join_all` in a task.
     pub fn ask_all<T: Send + 'static>(&mut self, mut make: impl FnMut(Reply<T>) -> M) -> Vec<Pending<T>> {
         self.workers.iter_mut().map(|worker| worker.ask(&mut make)).collect()
     }
 
-    /// Hands over what was gathered for each worker; only needed with [`HandOver::Every`](crate::HandOver::Every).
+    /// Hands over what was gathered for each worker. Only needed with [`HandOver::Every`](crate::HandOver::Every).
     ///
     /// # Errors
-    /// [`SendError`]: a worker is over; unreceived messages come back.
+    /// [`SendError`]: a worker has ended; unreceived messages come back.
     pub fn flush(&mut self) -> Result<(), SendError<M>> {
         self.workers.iter_mut().try_for_each(Address::flush)
     }

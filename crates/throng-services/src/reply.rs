@@ -1,4 +1,4 @@
-//! An answer on its way: who owes it, and who waits for it.
+//! An answer on its way: the side that owes it, and the side that waits for it.
 
 use std::{
     pin::{Pin, pin},
@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 use crate::park;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
     /// The service's queue had no room; the message was not sent.
     #[error("the service's queue is full; nothing was sent; try again later, or send less")]
     Full,
-    /// The service has gone, or crashed at this message, or dropped it without an answer.
+    /// The service has ended, or panicked at this message, or dropped it without an answer.
     #[error("the service gave no answer: it has stopped, or crashed at this message, or dropped it")]
     Gone,
     /// No answer in time. The message may be, or have been, worked on.
@@ -33,14 +33,14 @@ impl AskError {
     }
 }
 
-/// An answer owed to somebody. Dropped without one, the asker is told so.
+/// An answer owed to an asker. If this is dropped without one, the asker gets [`AskError::Gone`].
 pub struct Reply<T>(To<T>);
 
 type Hears<T> = Box<dyn FnOnce(Option<T>) + Send>;
 
 enum To<T> {
     Cell(Option<oneshot::Sender<T>>),
-    /// A service that goes on with its own messages meanwhile.
+    /// A service, which handles its own messages meanwhile.
     Service(Option<Hears<T>>),
 }
 
@@ -54,7 +54,7 @@ impl<T> Reply<T> {
         Self(To::Service(Some(Box::new(hears))))
     }
 
-    /// Answers. Nobody is told when the asker does not wait any more.
+    /// Sends the answer. If the asker no longer waits, it is dropped.
     pub fn send(mut self, answer: T) {
         match &mut self.0 {
             To::Cell(cell) => {
@@ -83,14 +83,14 @@ impl<T> Drop for Reply<T> {
 
 opaque!(Reply<T>);
 
-/// An answer to come: a future for tasks of any runtime, [`wait`](Self::wait) for threads.
+/// A future answer: a future for tasks of any runtime, [`wait`](Self::wait) for threads.
 ///
 /// Without a limit it waits for as long as the service takes.
 #[derive(Debug)]
 pub struct Pending<T>(oneshot::Receiver<T>);
 
 impl<T> Pending<T> {
-    /// Waits on this thread, no longer than this.
+    /// Waits on this thread, at most this long.
     ///
     /// # Errors
     /// [`AskError::Gone`]: there is no answer. [`AskError::TimedOut`]: there is none in time.
@@ -109,13 +109,13 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Waits in a task of tokio's, no longer than this.
+    /// Waits in a task of tokio's, at most this long.
     ///
     /// # Errors
     /// [`AskError::Gone`]: there is no answer. [`AskError::TimedOut`]: there is none in time.
     ///
     /// # Panics
-    /// Outside of a tokio runtime with its timer enabled. Other runtimes have a time-out of their own.
+    /// Outside a tokio runtime with its timer enabled. Other runtimes have their own time-outs.
     pub async fn within(self, limit: Duration) -> Result<T, AskError> {
         tokio::time::timeout(limit, self)
             .await

@@ -1,4 +1,4 @@
-//! A budget of retries, without a clock: time is passed in, as the time since some start.
+//! A budget of retries, without a clock: the caller passes the time since some start.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const STRETCH_SECONDS: i64 = 10;
 const SAVED_MAX: i64 = 100;
 const A_SECOND_MAX: u32 = 1 << 20;
 
-/// The retries that may be made: a part of the first attempts, and a few a second besides.
+/// The permitted retries: a part of the first attempts, and a few a second.
 #[derive(Clone, Debug)]
 pub struct RetryTokens {
     percent: i64,
@@ -24,8 +24,7 @@ pub struct RetryTokens {
 }
 
 impl RetryTokens {
-    /// Returns a budget of so many retries for a hundred first attempts, and so many a second besides. Ten seconds of the latter are there
-    /// at once.
+    /// Returns a budget of this many retries for a hundred first attempts, and this many a second. The latter can gather for ten seconds.
     #[must_use]
     pub fn new(percent: u32, a_second: u32) -> Self {
         let a_second = i64::from(a_second.min(A_SECOND_MAX));
@@ -39,15 +38,15 @@ impl RetryTokens {
         }
     }
 
-    /// A first attempt was made, and pays into the budget.
+    /// Counts a first attempt, which adds to the budget.
     pub fn deposit(&mut self) {
         self.add(self.percent * PERCENT);
     }
 
-    /// Spends a retry.
+    /// Takes a retry out of the budget.
     ///
     /// # Errors
-    /// There is none left. The `Err` is the time after which there is one, if no first attempt pays before.
+    /// There is none left. The error is the time after which there will be one, unless first attempts add some before.
     pub fn withdraw(&mut self, now: Duration) -> Result<(), Duration> {
         let micros = i64::try_from(now.saturating_sub(self.since).as_micros()).unwrap_or(i64::MAX);
         self.since = self.since.max(now);
@@ -62,12 +61,12 @@ impl RetryTokens {
         }))
     }
 
-    /// Spends a retry that was made already, whether there is one left or not: later ones wait for it.
+    /// Takes a retry that was already made, even if there is none left: later ones have to wait for it.
     pub fn charge(&mut self) {
         self.parts = (self.parts - RETRY).max(-self.parts_max);
     }
 
-    /// Returns a retry: it was not made, or did no harm.
+    /// Gives a retry back that was not made, or did no harm.
     pub fn give_back(&mut self) {
         self.add(RETRY);
     }

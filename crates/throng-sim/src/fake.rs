@@ -1,4 +1,4 @@
-//! A provider outside, as a simulated world has it.
+//! A fake of an outside provider.
 
 use crate::{
     threads::current_world,
@@ -13,10 +13,10 @@ use throng::{
     model::{Attempt, CallError, CallId, Outside},
 };
 
-/// The faults of a provider and of the way to it. Shares are of all attempts, from 0 to 1.
+/// The faults of a provider and of the connection to it. Shares are of all attempts, from 0 to 1.
 #[derive(Clone, Debug)]
 pub struct CallFaults {
-    /// The longest time to the effect, and from there to the answer.
+    /// The longest time to the effect, and from the effect to the answer.
     pub delay: Duration,
     /// The share of attempts that cannot be sent.
     pub not_sent: f64,
@@ -24,14 +24,14 @@ pub struct CallFaults {
     pub lost: f64,
     /// The share of requests that arrive twice.
     pub duplicated: f64,
-    /// The share of answers that are lost: the provider did it.
+    /// The share of answers that are lost after the effect.
     pub answer_lost: f64,
-    /// The share of answers that take up to twice as long as an attempt may.
+    /// The share of answers that take up to twice the time limit of an attempt.
     pub slow: f64,
 }
 
 impl CallFaults {
-    /// A provider that always answers within a second.
+    /// Returns no faults: every answer arrives within a second.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -44,7 +44,7 @@ impl CallFaults {
         }
     }
 
-    /// A provider with some of all faults.
+    /// Returns some of all faults.
     #[must_use]
     pub fn some() -> Self {
         Self {
@@ -61,7 +61,7 @@ impl CallFaults {
 type Decide<W> =
     dyn Fn(&<W as Outside>::Request) -> Result<<W as Outside>::Answer, <W as Outside>::Failure> + Send + Sync;
 
-/// A provider: its state outlives the processes that call it. Clones are the same provider.
+/// A fake provider. Its state outlives the processes that call it. Clones share it.
 pub struct Fake<W: Outside> {
     decide: Arc<Decide<W>>,
     knows_keys: bool,
@@ -70,16 +70,16 @@ pub struct Fake<W: Outside> {
 
 struct Seen {
     faults: CallFaults,
-    /// The calls of the requests that were sent, also of those that were lost on the way, each with its time.
+    /// The calls of the requests sent, including those lost on the way, each with its time.
     requests: Vec<(CallId, Duration)>,
     /// The calls in the order of their effects.
     effects: Vec<CallId>,
-    /// Attempts under way.
+    /// The number of attempts in flight.
     under_way: usize,
     under_way_max: usize,
 }
 
-/// An attempt under way; dropped when it has ended, or its process.
+/// An attempt in flight. Dropped when the attempt or its process has ended.
 struct UnderWay(Arc<Mutex<Seen>>);
 
 impl UnderWay {
@@ -112,7 +112,8 @@ impl<W: Outside> Clone for Fake<W> {
 }
 
 impl<W: Outside> Fake<W> {
-    /// A provider without faults that decides so about each request, the same each time. An answer is an effect, a failure is none.
+    /// Returns a provider without faults. `decide` must give the same result for the same request. An answer is an effect, a failure is
+    /// not.
     #[must_use]
     pub fn answers(decide: impl Fn(&W::Request) -> Result<W::Answer, W::Failure> + Send + Sync + 'static) -> Self {
         Self {
@@ -135,44 +136,44 @@ impl<W: Outside> Fake<W> {
         self
     }
 
-    /// Sets the faults from now on, also of clones: an outage begins, or ends.
+    /// Sets the faults from now on, also those of clones: an outage begins or ends.
     pub fn set_faults(&self, faults: CallFaults) {
         self.seen().faults = faults;
     }
 
-    /// Knows no idempotency keys: each request that arrives has an effect.
+    /// Ignores idempotency keys, so that each request that arrives has an effect.
     #[must_use]
     pub fn without_keys(mut self) -> Self {
         self.knows_keys = false;
         self
     }
 
-    /// Returns the number of times that a call had an effect.
+    /// Returns how often a call had an effect.
     #[must_use]
     pub fn effects_of(&self, call: CallId) -> usize {
         self.seen().effects.iter().filter(|effect| **effect == call).count()
     }
 
-    /// Returns the number of requests that were sent for a call, with those that were lost on the way.
+    /// Returns the number of requests sent for a call, including those lost on the way.
     #[must_use]
     pub fn requests_of(&self, call: CallId) -> usize {
         let seen = self.seen();
         seen.requests.iter().filter(|(request, _)| *request == call).count()
     }
 
-    /// Returns the number of requests that were sent for all calls, with those that were lost on the way.
+    /// Returns the number of requests sent for all calls, including those lost on the way.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.seen().requests.len()
     }
 
-    /// Returns the most attempts that were under way at once.
+    /// Returns the most attempts that were in flight at once.
     #[must_use]
     pub fn most_at_once(&self) -> usize {
         self.seen().under_way_max
     }
 
-    /// Returns the most requests that were sent in a stretch of this length.
+    /// Returns the most requests sent within any interval of this length.
     #[must_use]
     pub fn most_within(&self, stretch: Duration) -> usize {
         let seen = self.seen();
@@ -181,7 +182,7 @@ impl<W: Outside> Fake<W> {
         times().map(since).max().unwrap_or(0)
     }
 
-    /// Returns the calls that had an effect, in this order.
+    /// Returns the calls that had an effect, in order.
     #[must_use]
     pub fn effects(&self) -> Vec<CallId> {
         self.seen().effects.clone()
@@ -191,7 +192,7 @@ impl<W: Outside> Fake<W> {
         lock(&self.seen)
     }
 
-    /// A request arrives.
+    /// Decides a request on its arrival.
     fn decide(&self, request: &W::Request, call: CallId, world: &World) -> Result<W::Answer, W::Failure> {
         let decided = (self.decide)(request);
         if decided.is_ok() {
@@ -227,7 +228,7 @@ impl<W: Outside> MakesCalls<W> for Fake<W> {
                 back = up_to(W::TIMEOUT * 2);
             }
             let (tell, told) = tokio::sync::oneshot::channel();
-            // The provider goes on when the process that has called it dies.
+            // The provider goes on if the calling process dies.
             let provider = {
                 let world = world.clone();
                 async move {

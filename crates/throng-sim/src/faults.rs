@@ -7,7 +7,7 @@ use throng_journal::{Address, Error, Loaded};
 /// The faults of a simulation. Shares are between 0 (never) and 1 (always).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// Share of answers of the journal and the store that come later, instead of at once.
+    /// Share of answers of the journal and the store that arrive later, instead of at once.
     pub later: f64,
     /// The delay, in virtual microseconds.
     pub delay_micros: Range<u64>,
@@ -15,9 +15,9 @@ pub struct Faults {
     pub stall: f64,
     /// The length of a stall, in virtual microseconds.
     pub stall_micros: Range<u64>,
-    /// The time of an append that is answered at once, in virtual microseconds: its thread does nothing else meanwhile.
+    /// The time of an append that is answered at once, in virtual microseconds. Its thread is blocked meanwhile.
     pub sync_micros: Range<u64>,
-    /// Share of appends that fail and may have landed all the same.
+    /// Share of appends that fail but may have become durable.
     pub in_doubt: f64,
     /// Share of the journal's other calls (open, take, seal, read, sync) that fail.
     pub journal_error: f64,
@@ -25,18 +25,18 @@ pub struct Faults {
     pub store_error: f64,
     /// Share of appends after which the journal takes another number of appends in flight: 1, 2 or 4.
     pub depth_change: f64,
-    /// The journal breaks a promise, to prove that a checker sees it.
+    /// A promise that the journal breaks, to prove that a checker finds it.
     pub lie: Option<Lie>,
 }
 
-/// A promise a journal or store breaks. For proving that a checker can fail, and for nothing else.
+/// A promise that a journal or store breaks. Only to prove that a checker can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// The last acknowledged commit is lost when the process dies.
     LosesAcknowledged,
-    /// A commit in doubt lands a second time, as the one after it.
+    /// A commit in doubt becomes durable twice, the second time as the next commit.
     LandsTwice,
-    /// No record that a message was taken lands.
+    /// Records that a message was taken are lost.
     DropsTaken,
     /// The store forgets the newest events of an entity it covers.
     StaleState,
@@ -44,36 +44,36 @@ pub enum Lie {
     IgnoresSeals,
     /// An event of a commit with several is lost.
     TearsCommit,
-    /// No record of what an entity is lands: nothing stands in for its events when they are removed.
+    /// Records of an entity's state are lost, so that nothing replaces its events when they are removed.
     DropsStates,
-    /// All events go that are looked at when history is removed.
+    /// A removal of history removes all events it reads.
     RemovesTooMuch,
     /// The store does not keep idempotency keys.
     ForgetsKeys,
-    /// The store takes an index that begins later than with the first event, and has no state, for damaged.
+    /// The store takes an index for damaged if it begins after the first event and has no state.
     NeedsFirstEvent,
-    /// A node that takes shards over does not wait until the leases of those that had them are over.
+    /// A node that takes shards over does not wait for the end of their owners' leases.
     TakesOverAtOnce,
     /// A node measures its lease by its time of day.
     LeaseByTimeOfDay,
-    /// A node whose sessions at the database are gone is taken to be dead, and its lease to be over.
+    /// A node without sessions at the database counts as dead, and its lease as ended.
     TrustsFreeLock,
-    /// A list of streams says that all of them have ended: whoever merges them goes on to the next one too early.
+    /// A list of streams declares all of them ended, so that whoever merges them continues with the next one too early.
     EndsStreamsEarly,
-    /// Messages of another node are said to be taken before they are durable.
+    /// Messages of another node are reported as taken before they are durable.
     TakesBeforeDurable,
     /// A node sees no newer release.
     SeesNoNewer,
-    /// A node goes by the last look at the others, whenever that was.
+    /// A node uses the last answer about the others, however old.
     LooksTooEarly,
-    /// Messages go with the history of a node's shards whether or not they were taken.
+    /// Messages are removed with the history of a node's shards whether or not they were taken.
     RemovesMessages,
-    /// A node removes what other nodes' shards have recorded in streams of which it owns a part, as if all of it were its own.
+    /// A node that owns a part of a stream removes the history of other nodes' shards from it, too.
     RemovesOthers,
 }
 
 impl Lie {
-    /// The entity as a store with [`NeedsFirstEvent`](Self::NeedsFirstEvent) gives it.
+    /// Returns what a store with [`NeedsFirstEvent`](Self::NeedsFirstEvent) would return for the entity.
     pub(crate) fn judge(lie: Option<Self>, of: &Address, loaded: Loaded) -> Result<Loaded, Error> {
         let begins_late = loaded.state.is_none() && loaded.events.first().is_some_and(|first| first.seq > 1);
         match lie {
@@ -104,7 +104,7 @@ impl Faults {
         }
     }
 
-    /// A choice of faults of its own for each seed: some are off altogether, so that others are reached.
+    /// Returns random faults for a seed. Some are off altogether, so that the others are reached.
     #[must_use]
     pub fn random(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x6661_756C_7473);
@@ -124,7 +124,7 @@ impl Faults {
         faults
     }
 
-    /// Returns the time that an answer takes; `None`: there is no answer.
+    /// Returns the delay of an answer; `None`: there is no answer.
     pub(crate) fn wait(&self, rng: &mut Rng) -> Option<Duration> {
         if rng.f64() >= self.later {
             return None;

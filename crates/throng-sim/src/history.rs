@@ -1,4 +1,4 @@
-//! The contents of a journal in the end, and the rules that they must obey.
+//! The contents of a journal after a run, and the rules they must obey.
 
 use std::collections::BTreeMap;
 use throng_core::{
@@ -7,37 +7,37 @@ use throng_core::{
 };
 use throng_journal::{Address, Commit, RecordKind, StoredEvent, WriterId};
 
-/// All that is durable, in the order it happened.
+/// All durable commits, in order.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The commits of all writers, in the order in which they became durable.
     pub commits: Vec<Commit>,
-    /// Something was removed: an entity's events may begin later than with the first, and what became of a message may be gone.
+    /// True if history was removed: an entity's events may not begin with the first, and a message's outcome may be missing.
     pub is_pruned: bool,
 }
 
-/// A message as the journal holds it.
+/// A message in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentMessage {
     /// The sender.
     pub from: Address,
-    /// Its number from the sender's shard to the receiver's.
+    /// Its number among the messages from the sender's shard to the receiver's.
     pub number: u64,
-    /// The entity it was sent to.
+    /// The receiver.
     pub to: Address,
     /// The command's name.
     pub name: String,
     /// The note of the request it belongs to.
     pub note: Option<String>,
-    /// The outcome in the end: done, refused, dead, dropped; `None` while it is on its way.
+    /// The final outcome: done, refused, dead, dropped. `None` while the message is not settled.
     pub outcome: Option<String>,
-    /// The retries after it was dead.
+    /// The number of retries after it was dead.
     pub retries: u32,
     /// Why it was refused or is dead.
     pub reason: String,
 }
 
-/// A body as text; bytes that are none are shown as dots.
+/// Returns a body as text, or as dots if it is not text.
 fn printable(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     text.replace(
@@ -47,7 +47,7 @@ fn printable(body: &[u8]) -> String {
 }
 
 impl History {
-    /// An entity's events, in order.
+    /// Returns an entity's events in order.
     #[must_use]
     pub fn events(&self, kind: &str, id: &str) -> Vec<StoredEvent> {
         let mut events = Vec::new();
@@ -68,7 +68,7 @@ impl History {
         events
     }
 
-    /// The addresses that have events, with how many.
+    /// Returns the number of events of each address that has any.
     #[must_use]
     pub fn entities(&self) -> BTreeMap<Address, u64> {
         let mut entities = BTreeMap::new();
@@ -82,12 +82,12 @@ impl History {
         entities
     }
 
-    /// All messages in the order they were sent, and what is wrong with them.
+    /// Returns all messages in the order they were sent, and the faults among them.
     #[must_use]
     pub fn messages(&self, shards: u16) -> (Vec<SentMessage>, Vec<String>) {
         let (mut messages, mut wrong) = (Vec::new(), Vec::new());
         let mut numbers: BTreeMap<(u16, u16, u64), usize> = BTreeMap::new();
-        // Within a pair of entities, messages are taken in the order they were sent.
+        // Messages between the same two entities are taken in the order they were sent.
         let mut newest: BTreeMap<(Address, Address), usize> = BTreeMap::new();
         for commit in &self.commits {
             for record in commit.records().flatten() {
@@ -136,7 +136,7 @@ impl History {
                     message.reason = taken_reason(record.body);
                     match message.outcome.replace(record.name.to_owned()).as_deref() {
                         None => {}
-                        // By an operator, and in no order.
+                        // An operator does this, so no order applies.
                         Some("dead") => {
                             message.retries += 1;
                             continue;
@@ -162,7 +162,7 @@ impl History {
         (messages, wrong)
     }
 
-    /// Every record in a line of printable characters, to look at.
+    /// Returns every record as a line of printable characters.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -185,7 +185,7 @@ impl History {
         lines
     }
 
-    /// Promise 5: sequence numbers without a gap for each entity, commits without a gap for each writer.
+    /// Checks promise 5: each entity's sequence numbers and each writer's commits have no gaps.
     #[must_use]
     pub fn gaps(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -221,7 +221,7 @@ impl History {
         wrong
     }
 
-    /// Everything that must hold of any journal. `quiet`: nothing is on its way any more.
+    /// Checks the rules of every journal. `quiet` tells that no message is in flight any more.
     #[must_use]
     pub fn check(&self, shards: u16, quiet: bool) -> Vec<String> {
         let mut wrong = self.gaps();

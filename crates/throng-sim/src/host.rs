@@ -13,17 +13,17 @@ use throng::{
     model::Timestamp,
 };
 
-/// Clocks, entropy and tasks of one simulated process.
+/// Clocks, entropy and tasks of a simulated process.
 pub(crate) struct SimHost {
     pub(crate) world: Arc<World>,
     pub(crate) group: Group,
-    /// The threads of its tasks.
+    /// The thread on which its tasks run.
     pub(crate) runs_on: RunsOn,
-    /// The lead of its time of day over the world's. The test changes it while the process runs.
+    /// The difference between its time of day and the world's. The test changes it while the process runs.
     pub(crate) day_micros: Arc<AtomicI64>,
 }
 
-/// The time that a loop's look at its sockets takes.
+/// The time a loop takes to poll its sockets.
 const LOOK: Duration = Duration::from_micros(5);
 
 impl Host for SimHost {

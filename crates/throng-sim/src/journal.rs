@@ -1,4 +1,4 @@
-//! A journal that fails.
+//! A simulated journal with faults.
 
 use crate::{
     faults::{Faults, Lie},
@@ -18,7 +18,7 @@ use throng_journal::{
     Place, Position, Prune, Pruned, ShardId, Taken, WriterEntry, WriterId, commit::Buffer,
 };
 
-/// The journal of a process on the medium.
+/// A process's journal on the medium.
 #[derive(Clone)]
 pub(crate) struct SimJournal {
     pub(crate) world: Arc<World>,
@@ -29,24 +29,24 @@ pub(crate) struct SimJournal {
     pub(crate) process: u32,
 }
 
-/// The process's knowledge of its journal.
+/// A process's knowledge of its journal.
 #[derive(Default)]
 pub(crate) struct JournalKnowledge {
-    /// The process is dead: what still runs of it reaches nothing. Set once, by the kill or the power loss.
+    /// True if the process is dead, so that its remaining calls do nothing. Set once, by the kill or the power loss.
     pub(crate) dead: AtomicBool,
     /// The most appends in flight. An append changes it by chance; 0 counts as 1.
     depth: AtomicUsize,
-    /// The newest writer this process has opened; 0: none. Stored by each opening.
+    /// The newest writer that this process has opened; 0: none. Each opening stores it.
     own: AtomicU64,
-    /// A checkpoint covers everything up to here: single records are read after it only.
+    /// The last position covered by a checkpoint. Single records up to here are not read any more.
     forgotten: Mutex<Option<Position>>,
 }
 
-/// The fate of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Lands,
-    /// Fails, and a seal decides whether it landed.
+    /// The append fails, and a seal decides whether it becomes durable.
     InDoubt,
 }
 
@@ -62,7 +62,7 @@ impl SimJournal {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits as the faults say, then does it, or fails before or after.
+    /// Waits according to the faults, then runs the call, or fails before or after it.
     fn slowly<'a, T: Send + 'a>(
         &'a self,
         (doing, counted): (&'static str, &'static str),
@@ -127,7 +127,7 @@ impl SimJournal {
         CommitNo(last)
     }
 
-    /// The answer to an append that was under way.
+    /// Answers an append in flight.
     fn resolve(&self, writer: WriterId, number: u64, fate: Fate) -> Result<(), AppendError> {
         let mut medium = self.medium.lock();
         let lie = medium.lie;
@@ -192,7 +192,7 @@ impl Journal for SimJournal {
             let own = journal.state.own.load(Ordering::Relaxed);
             let earlier: Vec<WriterId> = {
                 let medium = journal.medium.lock();
-                // A process that was taken over from does not take back.
+                // A process that was taken over from must not take its streams back.
                 if own != 0 && medium.owner != journal.process {
                     return Err(Error::Sealed(WriterId(own)));
                 }

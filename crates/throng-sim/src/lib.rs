@@ -1,9 +1,8 @@
-//! The test kit: a whole service in a simulated world.
+//! The test kit: runs a whole service in a simulated world.
 //!
-//! A [`Simulation`] runs the real engine, with your entities, on one thread in virtual time: which task runs next, how long the
-//! journal takes, what fails and when the process dies all follow from one **seed**. A failing seed is printed and replays
-//! exactly, so a bug that needs a crash between two commits and a late answer of the store is as easy to look at as any
-//! other.
+//! A [`Simulation`] runs the real engine, with your entities, on one thread in virtual time. The next task, the journal's delays, the
+//! faults and the crashes all follow from one **seed**. A failing seed is printed and replays exactly. So even a bug that needs a crash
+//! between two commits and a late answer of the store can be reproduced.
 //!
 //! ```
 //! use throng_sim::{Faults, Simulation, for_each_seed};
@@ -44,32 +43,31 @@
 //!
 //! # What is simulated
 //!
-//! - **Time and tasks.** Everything the engine does beside its callers runs on the simulation's executor. A poll takes a
-//!   microsecond; when nothing can run, time jumps to the next timer. A run in which nothing can happen any more, or that goes on
-//!   for too long, is reported ([`Hang`]).
-//! - **The journal** answers at once or later, in order or not, stalls, fails in doubt (then only a seal decides what landed),
-//!   takes one, two or four appends at a time, and is opened, sealed and read with errors that pass ([`Faults`]).
-//! - **The store** answers at once or later, and fails; a checkpoint is true whole or not at all.
+//! **Time and tasks.** All work of the engine runs on the simulation's executor. A poll takes a microsecond; if no task is ready, time
+//! jumps to the next timer. A run that deadlocks or takes too long is reported ([`Hang`]).
+//! **The journal** answers at once or later, in order or not. It stalls, leaves appends in doubt (until a seal decides), and takes one, two
+//! or four appends at a time. Opening, sealing and reading may fail temporarily ([`Faults`]).
+//! **The store** answers at once or later, and fails. A checkpoint is atomic.
 //! - **Processes** are killed ([`Sim::kill`]), lose their power ([`Sim::power_loss`]), stop gracefully, are upgraded
 //!   ([`Sim::upgrade`]) or taken over from ([`Sim::start`] beside one that runs). Calls run inside a process and die with it
 //!   ([`Sim::call`]); the test itself and what it [`spawn`](Sim::spawn)s are outside and live on.
-//! - **Nodes** ([`Sim::nodes`]): the service as a cluster of processes on one database, with their memberships, leases and requests to each
-//!   other. They are killed, paused, cut off from each other or from the database, drained, and their clocks of the day differ.
+//! **Nodes** ([`Sim::nodes`]): a cluster of processes on one database, with their memberships, leases and requests to each other. They are
+//! killed, paused, drained, and cut off from each other or from the database. Their clocks differ.
 //!
 //! # What is checked
 //!
-//! Every run ends with what must hold of any journal ([`History::check`]): numbers without a gap, messages taken once and in
-//! order; and with what the engine may not do to a journal or store: append out of order or above the depth, store
-//! what is not durable, go back. What your service promises is yours to assert.
+//! Every run ends with the checks of any journal ([`History::check`]): numbers have no gaps, and messages are taken once and in order. The
+//! simulated journal and store also check the engine. It must not append out of order or above the depth, store what is not durable, or go
+//! back. The promises of your service are for your test to check.
 //!
 //! Entities alone, without an engine, are tested with [`throng::Subject`].
 //!
 //! # What it cannot see
 //!
-//! Races between threads within a poll: those are the model checker's, in `throng-commit`. With
-//! [loops](Simulation::loops) threads change places where they wait and while they are at work
-//! ([`busy_for`], [`Faults::sync_micros`]), not between any two instructions. Files and disks: those are the conformance suites' of
-//! `throng-journal` and the fault tests of each backend. A world with a real journal has them, too ([`Simulation::journal`]).
+//! It cannot see races between threads within a poll; the model checker in `throng-commit` does. With [loops](Simulation::loops) threads
+//! alternate only where they wait or work in virtual time ([`busy_for`], [`Faults::sync_micros`]), not between any two instructions. It
+//! also has no files and disks; those are covered by the conformance suites of `throng-journal`, the fault tests of each backend, and
+//! worlds with a real journal ([`Simulation::journal`]).
 
 mod fake;
 mod faults;

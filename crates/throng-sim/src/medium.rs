@@ -1,4 +1,4 @@
-//! The durable medium under a simulated journal and store. It outlives the processes.
+//! The durable medium of simulated journals and stores. It outlives the processes.
 
 use crate::faults::Lie;
 use fastrand::Rng;
@@ -21,20 +21,20 @@ pub(crate) struct Inner {
     pub(crate) durability: Durability,
     pub(crate) streams: BTreeMap<WriterId, Stream>,
     pub(crate) rows: Rows,
-    /// Events that landed, by entity.
+    /// The number of durable events by entity.
     pub(crate) landed: BTreeMap<Address, u64>,
-    /// The engine's acts that no journal or store allows.
+    /// Acts of the engine that no journal or store allows.
     pub(crate) violations: Vec<String>,
-    /// Commits lost with the power, at less than `fsync`.
+    /// Commits lost by a power loss, below durability `fsync`.
     pub(crate) lost: Vec<Commit>,
     pub(crate) lie: Option<Lie>,
-    /// The process that opened a writer last: only its checkpoints count.
+    /// The process that last opened a writer. Only its checkpoints count.
     pub(crate) owner: u32,
     /// The commit that cannot be read.
     pub(crate) damaged: Option<Position>,
-    /// Something was removed from the history.
+    /// True if history was removed.
     pub(crate) is_pruned: bool,
-    /// The rows of these cannot be read.
+    /// Entities whose rows cannot be read.
     pub(crate) unreadable: BTreeSet<Address>,
 }
 
@@ -42,18 +42,18 @@ pub(crate) struct Inner {
 pub(crate) struct Stream {
     pub(crate) node: String,
     pub(crate) commits: Vec<Commit>,
-    /// Commits the power cannot take.
+    /// The number of commits that survive a power loss.
     pub(crate) synced: usize,
     pub(crate) sealed: bool,
-    /// Under way, in order: landed or not is settled by a seal at the latest.
+    /// Appends in flight, in order. At the latest a seal decides whether they become durable.
     pub(crate) pending: VecDeque<Pending>,
-    /// An append failed: nothing after it may be appended.
+    /// True if an append failed, so that none may follow it.
     pub(crate) failed: bool,
 }
 
 pub(crate) struct Pending {
     pub(crate) commit: Commit,
-    /// The engine has its answer.
+    /// True if the engine has its answer.
     pub(crate) resolved: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Rows {
 }
 
 impl Stream {
-    /// The number of the last commit appended, landed or not.
+    /// Returns the number of the last commit appended, durable or not.
     pub(crate) fn last(&self) -> u64 {
         (self.commits.len() + self.pending.len()) as u64
     }
@@ -99,7 +99,7 @@ impl Medium {
 }
 
 impl Inner {
-    /// Pending commits of a stream land, up to this number.
+    /// Makes pending commits of a stream durable, up to this number.
     pub(crate) fn land(&mut self, writer: WriterId, upto: u64) {
         let Some(stream) = self.streams.get_mut(&writer) else {
             return;
@@ -133,7 +133,7 @@ impl Inner {
         }
     }
 
-    /// Decides which of the pending commits land, and lets nothing land after them. Returns how many landed and were lost.
+    /// Decides which pending commits become durable, and allows no more after them. Returns how many became durable and how many were lost.
     pub(crate) fn seal(&mut self, writer: WriterId, rng: &mut Rng) -> (usize, usize) {
         let Some(stream) = self.streams.get_mut(&writer) else {
             return (0, 0);
@@ -150,14 +150,14 @@ impl Inner {
             twice(stream);
         }
         stream.sealed = true;
-        // A sealed stream's end is durable at every durability: who takes it over builds on it.
+        // The end of a sealed stream is durable at every durability, since its new owner builds on it.
         if durability != Durability::Memory {
             stream.synced = stream.commits.len();
         }
         (lands, pending - lands)
     }
 
-    /// A process dies, and with `power_loss` everything that was not synced may go with it.
+    /// Ends a process. With `power_loss` everything that was not synced may be lost.
     pub(crate) fn crash(&mut self, power_loss: bool, rng: &mut Rng) -> usize {
         let mut lost = Vec::new();
         if power_loss && self.durability != Durability::Fsync {
@@ -183,7 +183,7 @@ impl Inner {
         count
     }
 
-    /// All commits in the order of history.
+    /// Returns all commits in the order of history.
     pub(crate) fn history(&self) -> Vec<Commit> {
         let streams = self.streams.values();
         streams.flat_map(|stream| stream.commits.iter().cloned()).collect()
@@ -194,7 +194,7 @@ impl Inner {
         stream.is_some_and(|stream| stream.commits.len() as u64 >= position.commit.0)
     }
 
-    /// Takes what is over out of a stream; `stop` says after which commit a crash or a fault ends it.
+    /// Removes old history from a stream. `stop` tells after which commit a crash or fault interrupts it.
     pub(crate) fn prune(&mut self, prune: &Prune, stop: impl Fn() -> bool) -> Pruned {
         let covers = self.rows.covers.unwrap_or_default();
         let upto = Position::new(prune.after.writer, prune.upto);
@@ -223,7 +223,7 @@ impl Inner {
         self.violations.push(what);
     }
 
-    /// The commits after a position in its stream.
+    /// Returns the commits after a position in its stream.
     pub(crate) fn after(&self, after: Position, bytes_max: usize) -> Vec<Commit> {
         let Some(stream) = self.streams.get(&after.writer) else {
             return Vec::new();
@@ -245,7 +245,7 @@ fn events_of(commit: &Commit) -> impl Iterator<Item = throng_journal::Record<'_>
     records.filter(|record| record.record == RecordKind::Event)
 }
 
-/// A commit without some of its records; `drop` sees each record's kind and how many events came before it.
+/// Returns a commit without some of its records. `drop` gets each record's kind and the number of events before it.
 fn rewritten(commit: &Commit, stamp: Stamp, drop: impl Fn(RecordKind, usize) -> bool) -> Commit {
     let (mut builder, mut events) = (CommitBuilder::default(), 0);
     for record in commit.records().flatten() {

@@ -1,4 +1,4 @@
-//! Counts of what a service did in simulated runs.
+//! Counts what a service did in simulated runs.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt};
 use throng::{DecidedCommand, Registry};
@@ -16,14 +16,14 @@ pub(crate) fn add(run: &Reached) {
     });
 }
 
-/// Takes the runs of this thread out.
+/// Takes the runs of this thread.
 pub(crate) fn take() -> (u64, Reached) {
     RUNS.take()
 }
 
-/// Commands and events of a service, and how often they were reached. A command or an event that was never reached has count 0.
+/// Counts how often each command and event of a service was reached. One that was never reached has count 0.
 ///
-/// Everything counts that an entity decided, also where its commit was lost in a crash.
+/// Every decision of an entity counts, even if its commit was lost in a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     /// Counts of each outcome by `kind/command`. An outcome is `done`, the code of a rejection, or `failed`.
@@ -33,7 +33,8 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Counts a name: of an event, of a command with all its outcomes, or the code of a rejection; `confirmed` or `order/confirmed`.
+    /// Returns the count of a name: an event, a command with all its outcomes, or the code of a rejection, written `confirmed` or
+    /// `order/confirmed`.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let is_named = |key: &str| {
@@ -54,7 +55,7 @@ impl Reached {
         events.chain(outcomes).sum()
     }
 
-    /// Names the commands and events that were never reached.
+    /// Returns the commands and events that were never reached.
     #[must_use]
     pub fn never(&self) -> Vec<String> {
         let commands = self.commands.iter().filter(|(_, outcomes)| outcomes.is_empty());
@@ -63,7 +64,7 @@ impl Reached {
         commands.chain(events.map(|(key, _)| format!("event {key}"))).collect()
     }
 
-    /// Knows the names of a service's commands and events, none of them reached yet.
+    /// Adds the names of a service's commands and events, each with count 0.
     pub(crate) fn expect(&mut self, registry: &Registry) {
         let mut generator = schemars::SchemaGenerator::default();
         let schemas: Vec<_> = registry
@@ -112,7 +113,7 @@ impl Reached {
     }
 }
 
-/// A line for each command and event.
+/// Prints a line for each command and event.
 impl fmt::Display for Reached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (key, outcomes) in &self.commands {
@@ -132,7 +133,7 @@ impl fmt::Display for Reached {
     }
 }
 
-/// The names of an enum's variants, as serde writes them. None where the schema is not one of an externally tagged enum.
+/// Returns the names of an enum's variants as serde writes them, or `None` if the schema is not an externally tagged enum.
 fn variants(schema: &serde_json::Value, definitions: &serde_json::Map<String, serde_json::Value>) -> Vec<String> {
     use serde_json::Value;
     let reference = schema.get("$ref").and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Asking until it is known what came of it, as a client does that keeps its idempotency key.
+//! Repeats a request until its outcome is known, like a client that keeps its idempotency key.
 
 use crate::simulation::{Gone, Sim};
 use std::{future::Future, time::Duration};
@@ -11,11 +11,11 @@ use throng::{
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Sim {
-    /// Asks an entity under an idempotency key, again and again until it is known what came of it, and starts the service when
-    /// there is none. What comes back is final: a reply, the entity's "no", or an error that another try would not change.
+    /// Sends a command under an idempotency key until its outcome is known, and starts the service if there is none. The result is final: a
+    /// reply, a rejection, or an error that a retry would not change.
     ///
     /// # Errors
-    /// The entity's "no", or an error of the engine that is none of those a client tries again after.
+    /// The entity's rejection, or an error of the engine after which a client must not retry.
     pub async fn ask_until_known<E: Entity<Command: Clone>>(
         &self,
         id: impl Into<E::Id>,
@@ -27,10 +27,10 @@ impl Sim {
             .await
     }
 
-    /// Reads from an entity, as [`ask_until_known`](Self::ask_until_known) asks it.
+    /// Works like [`ask_until_known`](Self::ask_until_known), for a query.
     ///
     /// # Errors
-    /// The entity's "no", or an error of the engine that is none of those a client tries again after.
+    /// The entity's rejection, or an error of the engine after which a client must not retry.
     pub async fn read_until_known<E: Entity, Q: Query<E>>(
         &self,
         id: impl Into<E::Id>,
@@ -49,7 +49,7 @@ impl Sim {
     {
         loop {
             if self.is_down() {
-                // One that fails is tried again with the next attempt.
+                // A failed start is repeated with the next attempt.
                 self.has_started().await;
             }
             match self.call(&mut attempt).await {

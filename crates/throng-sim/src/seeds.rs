@@ -1,4 +1,4 @@
-//! A test for each of many seeds.
+//! Runs a test for many seeds.
 
 use crate::{Failure, Run, reached};
 use std::{collections::BTreeMap, io::Write as _};
@@ -11,17 +11,17 @@ fn is_one_alone() -> bool {
     number("THRONG_SIM_SEED").is_some()
 }
 
-/// A hurried run takes only a part of a test's seeds.
+/// Returns the divisor of `THRONG_SIM_PART`, by which a quick run reduces the seeds.
 fn part() -> u64 {
     number("THRONG_SIM_PART").unwrap_or(1).max(1)
 }
 
-/// Runs a test for each of so many seeds, from `THRONG_SIM_SEEDS` if that is set; with `THRONG_SIM_SEED=n` for that one
-/// alone, with `THRONG_SIM_PART=n` for the first n-th of them. The test is told whether to keep its trace, and says what was wrong.
-/// Prints what the runs have [reached](crate::Reached), and warns of commands and events that none of them has.
+/// Runs a test for each of this many seeds. `THRONG_SIM_SEEDS` sets another number, `THRONG_SIM_SEED=n` runs only seed n, and
+/// `THRONG_SIM_PART=n` runs the first n-th of the seeds. The test is told whether to keep its trace, and returns its faults. Prints what
+/// the runs have [reached](crate::Reached), and warns of commands and events that no run reached.
 ///
 /// # Panics
-/// With the first seed that fails, and the command that replays it.
+/// At the first seed that fails, with the command that replays it.
 pub fn for_each_seed(package: &str, test: &str, seeds: u64, mut run: impl FnMut(u64, bool) -> Result<(), String>) {
     let (first, count) = match number("THRONG_SIM_SEED") {
         Some(seed) => (seed, 1),
@@ -37,17 +37,17 @@ pub fn for_each_seed(package: &str, test: &str, seeds: u64, mut run: impl FnMut(
     print!("{reached}");
     let never = reached.never();
     if !never.is_empty() && !is_one_alone() && part() == 1 {
-        // Also where the output of a test that passes is not shown.
+        // Written directly, so that it shows even if the output of passing tests is hidden.
         let warning = format!("warning: {test}: {runs} runs have never reached {}\n", never.join(", "));
         let _ = std::io::stderr().write_all(warning.as_bytes());
     }
 }
 
-/// The same, of runs in which each of these things has to happen, in one or another of them: otherwise they show nothing. A part of the seeds
-/// may miss some. Prints how often what happened.
+/// Works like [`for_each_seed`]. In addition each of these things must happen in at least one run; otherwise the test would show nothing. A
+/// reduced number of seeds may miss some. Prints how often each happened.
 ///
 /// # Panics
-/// With the first seed that fails, or if something never happened.
+/// At the first seed that fails, or if something never happened.
 pub fn for_each_seed_with(
     (package, test): (&str, &str),
     seeds: u64,

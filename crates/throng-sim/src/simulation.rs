@@ -1,4 +1,4 @@
-//! A whole service in a simulated world: set up, run, crashed, started again.
+//! A service in a simulated world, which is run, crashed and started again.
 
 use crate::{
     fake::Fake,
@@ -32,15 +32,15 @@ use throng::{
 use throng_cluster::Timing;
 use throng_journal::{Address, Durability, Error, Journal, Later, Position, Store};
 
-/// A test that runs, and keeps what it found.
+/// A running test. The future stores its result itself.
 type Test<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 type Opened = (Arc<dyn Journal>, Arc<dyn Store>);
 type Open = Box<dyn Fn() -> Result<Opened, Error> + Send + Sync>;
 
-/// Sets a simulated service up.
+/// The settings of a simulated service.
 ///
-/// Everything in it (the order tasks run in, delays, faults, entropy) follows from the seed.
+/// Everything in the simulation follows from the seed: the order of tasks, delays, faults, entropy.
 pub struct Simulation {
     seed: u64,
     configure: Vec<Configure>,
@@ -58,24 +58,24 @@ pub struct Simulation {
 /// The record of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// A hash of everything that happened: the same seed gives the same.
+    /// A hash of everything that happened. The same seed gives the same hash.
     pub trace_hash: u64,
     /// The number of times that each thing happened.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The commands, outcomes and events that it reached.
+    /// The commands, outcomes and events that occurred.
     pub reached: Reached,
-    /// Polls of tasks.
+    /// The number of task polls.
     pub steps: u64,
-    /// Virtual time it took.
+    /// The virtual time that passed.
     pub elapsed: Duration,
-    /// The trace, where it was asked for.
+    /// The trace, if it was kept.
     pub trace: Vec<String>,
 }
 
-/// A run that failed.
+/// The faults of a failed run.
 #[derive(Debug)]
 pub struct Failure {
-    /// The faults found, each in a sentence.
+    /// The faults, each as a sentence.
     pub wrong: Vec<String>,
     /// The record of the run.
     pub run: Run,
@@ -94,7 +94,7 @@ impl fmt::Display for Failure {
 }
 
 impl Simulation {
-    /// A service without kinds on a journal without faults, at `fsync` durability.
+    /// Returns a service without kinds, on a journal without faults, at `fsync` durability.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -112,58 +112,59 @@ impl Simulation {
         }
     }
 
-    /// Gives it a kind.
+    /// Registers a kind.
     #[must_use]
     pub fn with<E: Entity>(self) -> Self {
         self.setup(Builder::with::<E>)
     }
 
-    /// Gives a kind a query.
+    /// Registers a query of a kind.
     #[must_use]
     pub fn query<E: Entity, Q: Query<E>>(self) -> Self {
         self.setup(Builder::query::<E, Q>)
     }
 
-    /// Lets a kind hear the outcome of its requests to another.
+    /// Registers a kind that receives the outcome of its requests to another kind.
     #[must_use]
     pub fn on_outcome<E: OnOutcome<T>, T: Entity>(self) -> Self {
         self.setup(Builder::on_outcome::<E, T>)
     }
 
-    /// Lets a kind call a provider outside, which this stands for. It replaces the worker of a builder that was [set up](Self::setup) before.
+    /// Registers a kind that makes outside calls, and a fake of their provider. It replaces the worker of a builder that was [set
+    /// up](Self::setup) before.
     #[must_use]
     pub fn outside<E: OnCallOutcome<W>, W: Outside>(self, provider: &Fake<W>) -> Self {
         let provider = provider.clone();
         self.setup(move |builder| builder.outside::<E, W>(provider.clone()))
     }
 
-    /// Anything else a [`Builder`] takes, or a whole one: `setup(|_| app().into_builder())`. Journal, store, host, options and the
-    /// number of shards are the simulation's.
+    /// Configures the [`Builder`], or replaces it: `setup(|_| app().into_builder())`. Journal, store, host, options and number of shards
+    /// are set by the simulation.
     #[must_use]
     pub fn setup(mut self, configure: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Self {
         self.configure.push(Arc::new(configure));
         self
     }
 
-    /// The engine's limits and intervals.
+    /// Sets the engine's limits and intervals.
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// The number of shards, 8 unless said otherwise.
+    /// Sets the number of shards. The default is 8.
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards.max(1);
         self
     }
 
-    /// Each process has so many loops, as a gateway has: each on a thread of its own, with its committer and its share of the
-    /// [calls](Sim::call). The engine's tasks and callers outside loops have threads, too; where one of them stops in the
-    /// middle of something ([`busy_for`](crate::busy_for), [`Faults::sync_micros`]) the others go on.
+    /// Sets the number of loops of each process, like those of a gateway: each on a thread of its own, with its committer and its share of
+    /// the [calls](Sim::call). The engine's tasks and callers outside loops get threads, too. If one thread stops during its work
+    /// ([`busy_for`](crate::busy_for), [`Faults::sync_micros`]), the others go on.
     ///
-    /// None unless said otherwise: everything is polled by one thread, whole, which is faster.
+    /// The default is none: one thread runs each poll to its end, which is faster.
     #[must_use]
     pub fn loops(mut self, loops: usize) -> Self {
         self.loops = loops;
@@ -177,8 +178,8 @@ impl Simulation {
         self
     }
 
-    /// Opens the journal and the store of each process, instead of the simulated ones. No [`Faults`] befall them; to kill them is the test's
-    /// part. They must answer at once, also what takes them real time: virtual time would jump ahead of it.
+    /// Opens a real journal and store for each process, instead of simulated ones. [`Faults`] do not apply to them; the test itself must
+    /// crash them. Each call must answer at once, even if it takes real time, since otherwise virtual time would jump ahead.
     #[must_use]
     pub fn journal(
         mut self,
@@ -195,24 +196,24 @@ impl Simulation {
         self
     }
 
-    /// The run fails when it is not over after this much virtual time (an hour unless said otherwise).
+    /// Sets the virtual time after which a run fails. The default is an hour.
     #[must_use]
     pub fn within(mut self, elapsed_max: Duration) -> Self {
         self.elapsed_max = elapsed_max;
         self
     }
 
-    /// Keeps the trace's lines, not only their hash.
+    /// Keeps the lines of the trace, not only their hash.
     #[must_use]
     pub fn keep_trace(mut self, keep: bool) -> Self {
         self.keep_trace = keep;
         self
     }
 
-    /// Starts the service, runs the test beside it, and checks the journal it leaves.
+    /// Starts the service, runs the test, and checks the journal at the end.
     ///
     /// # Panics
-    /// When the run hangs, the engine did what no journal allows, or the journal is not as it must be.
+    /// If the run hangs, the engine breaks a rule of the journal, or the journal is wrong at the end.
     pub fn run<T, F: Future<Output = T>>(self, test: impl FnOnce(Sim) -> F) -> T {
         let seed = self.seed;
         match self.run_test(true, test) {
@@ -221,10 +222,10 @@ impl Simulation {
         }
     }
 
-    /// Runs like [`run`](Self::run), but the test starts the service, and faults are returned instead of a panic.
+    /// Works like [`run`](Self::run), but the test starts the service, and faults are returned.
     ///
     /// # Errors
-    /// It hung, the engine did what no journal allows, or the journal is not as it must be.
+    /// [`Failure`]: the run hung, the engine broke a rule of the journal, or the journal was wrong at the end.
     pub fn try_run<T, F: Future<Output = T>>(self, test: impl FnOnce(Sim) -> F) -> Result<(T, Run), Box<Failure>> {
         self.run_test(false, test)
     }
@@ -250,7 +251,7 @@ impl Simulation {
         }
     }
 
-    /// Compiled once, and not for each test.
+    /// Not generic, so that it is compiled only once.
     fn run_boxed<'a>(self, is_started: bool, test: Box<dyn FnOnce(Sim) -> Test<'a> + 'a>) -> Result<Run, Box<Failure>> {
         let world = World::new(self.seed, self.keep_trace);
         let shared = Arc::new(Shared {
@@ -326,11 +327,11 @@ struct Shared {
     open: Option<Open>,
     configure: Mutex<Vec<Configure>>,
     options: Options,
-    /// The shards of the next process. The test sets it between two.
+    /// The number of shards of the next process. The test sets it between two processes.
     shards: AtomicU16,
     loops: usize,
     state: Mutex<State>,
-    /// Every process adds to it, on whatever thread it decides.
+    /// The commands and events that processes reached. Each process adds to it, on any of its threads.
     reached: Arc<Mutex<Reached>>,
 }
 
@@ -343,10 +344,10 @@ impl Shared {
 #[derive(Default)]
 struct State {
     groups: Group,
-    /// The last one is asked; others were taken over from and do not know it yet.
+    /// The processes. Calls go to the last one; the others were taken over from and do not know it yet.
     processes: Vec<Process>,
     wrong: Vec<String>,
-    /// Why the last process could not start, if it could not.
+    /// Why the last process could not start, if so.
     cannot_start: Option<String>,
 }
 
@@ -354,16 +355,16 @@ struct Process {
     group: Group,
     journal: SimJournal,
     engine: Option<Engine>,
-    /// The committers, one for each loop.
+    /// The committer of each loop.
     committers: Vec<TaskId>,
 }
 
-/// The process died before it answered: nobody knows what came of the call.
+/// The process died before it answered, so the outcome of the call is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process died before it answered")]
 pub struct Gone;
 
-/// The simulated world, as a test sees it. Cheap to clone.
+/// The simulated world, used by a test. Clones share it.
 #[derive(Clone)]
 pub struct Sim {
     shared: Arc<Shared>,
@@ -374,18 +375,18 @@ impl Sim {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
         self.shared.shards.load(Ordering::Relaxed)
     }
 
-    /// Another number of shards for the processes that start from now on.
+    /// Sets the number of shards of processes started later.
     pub fn set_shards(&self, shards: u16) {
         self.shared.shards.store(shards, Ordering::Relaxed);
     }
 
-    /// The service on several nodes, on a database of their own, with the faults of this world: none is started yet.
+    /// Returns nodes of the service on a database of their own, with the faults of this world. None is started yet.
     #[must_use]
     pub fn nodes(&self, timing: Timing) -> Nodes {
         Nodes::new(self.clone(), timing)
@@ -418,16 +419,16 @@ impl Sim {
         configured.shards(self.shards()).observe(&observer)
     }
 
-    /// Another program: what the next start is configured with, instead of what was given so far.
+    /// Replaces the program: later starts are configured by this instead.
     pub fn upgrade(&self, configure: impl Fn(Builder) -> Builder + Send + Sync + 'static) {
         let mut configured = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
         *configured = vec![Arc::new(configure)];
     }
 
-    /// Starts a process on the medium. One that runs is not stopped: the new one takes over from it.
+    /// Starts a process on the medium. A running process is not stopped: the new one takes over from it.
     ///
     /// # Errors
-    /// The engine could not start; or, inside, the process died meanwhile.
+    /// [`StartError`]: the engine could not start. [`Gone`]: the process died meanwhile.
     pub async fn start(&self) -> Result<Result<(), StartError>, Gone> {
         let world = self.shared.world.clone();
         let group = self.new_group();
@@ -499,10 +500,10 @@ impl Sim {
         }
     }
 
-    /// Kills what runs, and starts again until that succeeds.
+    /// Kills the running processes, and repeats a start until it succeeds.
     ///
     /// # Panics
-    /// When this program cannot start at all, whatever passes: the run fails with the reason.
+    /// If this program can never start. The run fails with the reason.
     pub async fn restart(&self) {
         self.kill();
         while !self.has_started().await {
@@ -510,7 +511,7 @@ impl Sim {
         }
     }
 
-    /// Starts a process; `false`: another try may succeed.
+    /// Starts a process. Returns `false` if another attempt may succeed.
     pub(crate) async fn has_started(&self) -> bool {
         match self.start().await {
             Ok(Ok(())) => true,
@@ -522,18 +523,18 @@ impl Sim {
         }
     }
 
-    /// The engine that is asked now.
+    /// Returns the engine that gets the calls now.
     #[must_use]
     pub fn engine(&self) -> Option<Engine> {
         self.state().processes.last()?.engine.clone()
     }
 
-    /// True if there is no process, not even one that starts.
+    /// Tells whether there is no process, not even one that is starting.
     pub(crate) fn is_down(&self) -> bool {
         self.state().processes.is_empty()
     }
 
-    /// Processes that run: more than one, if some were taken over from.
+    /// Returns the number of running processes. It is more than one if some were taken over from.
     #[must_use]
     pub fn processes(&self) -> usize {
         let state = self.state();
@@ -541,10 +542,10 @@ impl Sim {
         running.count()
     }
 
-    /// Runs something in the process that is asked now, and waits for what it says.
+    /// Runs a closure in the process that gets the calls now, and waits for its result.
     ///
     /// # Errors
-    /// There is no process, or it died first.
+    /// [`Gone`]: there is no process, or it died first.
     pub async fn call<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         call: impl FnOnce(Engine) -> F,
@@ -552,10 +553,10 @@ impl Sim {
         self.call_at(0, call).await
     }
 
-    /// Calls like [`call`](Self::call), in a process that was taken over from: 1 is the one before the newest.
+    /// Works like [`call`](Self::call), in a process that was taken over from. 1 is the one before the newest.
     ///
     /// # Errors
-    /// There is no such process, or it died first.
+    /// [`Gone`]: there is no such process, or it died first.
     pub async fn call_at<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         back: usize,
@@ -571,10 +572,10 @@ impl Sim {
         self.call_in(back, runs_on, call).await
     }
 
-    /// Calls like [`call`](Self::call), on the thread of this loop, counted from 0.
+    /// Works like [`call`](Self::call), on the thread of this loop, counted from 0.
     ///
     /// # Errors
-    /// There is no process, or it died first.
+    /// [`Gone`]: there is no process, or it died first.
     pub async fn call_on<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         own: usize,
@@ -601,7 +602,7 @@ impl Sim {
         told.ok_or(Gone)
     }
 
-    /// A process: its tasks, what its journal knows of it, and its engine.
+    /// Returns a process: its tasks, its journal and its engine.
     fn process(&self, back: usize) -> Result<((Group, SimJournal), Engine), Gone> {
         let state = self.state();
         let process = state.processes.iter().rev().nth(back).ok_or(Gone)?;
@@ -609,7 +610,7 @@ impl Sim {
         Ok(((process.group, process.journal.clone()), engine))
     }
 
-    /// Done, or its process has died before. Compiled once, and not for each call.
+    /// Runs a call to its end or to the death of its process. Not generic, so that it is compiled only once.
     fn carry_out(
         &self,
         (group, process): (Group, SimJournal),
@@ -619,7 +620,7 @@ impl Sim {
         let (tell, told) = tokio::sync::oneshot::channel();
         let task = async move {
             call.await;
-            // Who dies in the middle of its answer says nothing.
+            // A process that died during its answer does not answer.
             if !process.state.dead.load(Ordering::Relaxed) {
                 let _ = tell.send(());
             }
@@ -628,7 +629,7 @@ impl Sim {
         Box::pin(async move { told.await.map_err(|_| Gone) })
     }
 
-    /// Returns the thread on which something of a process runs: the world's thread, if loops have none.
+    /// Returns the thread for a task of a process. Without loops it is the world's thread.
     fn runs_on(&self, runs_on: RunsOn) -> RunsOn {
         if self.shared.loops == 0 {
             return RunsOn::World;
@@ -636,7 +637,7 @@ impl Sim {
         runs_on
     }
 
-    /// A loop of the newest process ends, with its committer; what was called on its thread goes on.
+    /// Ends a loop of the newest process with its committer. Calls on its thread go on.
     pub fn end_loop(&self, own: usize) {
         let committer = {
             let state = self.state();
@@ -650,12 +651,12 @@ impl Sim {
         }
     }
 
-    /// Kills all processes at once: nothing in them is told. What the journal had under way lands or not.
+    /// Kills all processes at once, without notice. Appends in flight may or may not become durable.
     pub fn kill(&self) {
         self.die(false);
     }
 
-    /// Kills like [`kill`](Self::kill), and unsynced bytes may be lost.
+    /// Works like [`kill`](Self::kill), but bytes that were not synced may be lost.
     pub fn power_loss(&self) {
         self.die(true);
     }
@@ -677,10 +678,10 @@ impl Sim {
         }
     }
 
-    /// Stops the newest process gracefully; it is gone afterwards.
+    /// Stops the newest process gracefully, and removes it.
     ///
     /// # Errors
-    /// There is none, or it died first.
+    /// [`Gone`]: there is no process, or it died first.
     pub async fn stop(&self) -> Result<(), Gone> {
         self.call(|engine| async move { engine.stop().await }).await?;
         let process = self.state().processes.pop();
@@ -691,12 +692,12 @@ impl Sim {
         Ok(())
     }
 
-    /// Waits in virtual time.
+    /// Waits for this virtual time.
     pub async fn sleep(&self, duration: Duration) {
         self.shared.world.sleep(duration).await;
     }
 
-    /// Runs something beside the test; crashes do not touch it. What it says comes out of the receiver.
+    /// Runs a future beside the test. Crashes do not affect it. The receiver gets its result.
     pub fn spawn<T: Send + 'static>(
         &self,
         task: impl Future<Output = T> + Send + 'static,
@@ -709,25 +710,25 @@ impl Sim {
         told
     }
 
-    /// A number below this one, chosen by the seed.
+    /// Returns a number below this one, chosen by the seed.
     #[must_use]
     pub fn below(&self, limit: u64) -> u64 {
         self.shared.world.dice(|rng| rng.u64(..limit.max(1)))
     }
 
-    /// True in this share of cases.
+    /// Returns `true` in this share of cases.
     #[must_use]
     pub fn chance(&self, share: f64) -> bool {
         self.shared.world.chance(share)
     }
 
-    /// Virtual time since the run began.
+    /// Returns the virtual time since the run began.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.shared.world.elapsed_micros())
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp {
@@ -735,35 +736,35 @@ impl Sim {
         }
     }
 
-    /// The time of day jumps ahead by this much.
+    /// Makes the time of day jump ahead by this much.
     pub fn jump(&self, duration: Duration) {
         self.shared.world.jump(duration);
     }
 
-    /// A line of the trace.
+    /// Adds a line to the trace.
     pub fn note(&self, line: fmt::Arguments<'_>) {
         self.shared.world.note(line);
     }
 
-    /// Counts that something happened.
+    /// Counts an occurrence.
     pub fn count(&self, what: &'static str) {
         self.shared.world.count(what);
     }
 
-    /// Returns the number of times it happened.
+    /// Returns the number of occurrences.
     #[must_use]
     pub fn counted(&self, what: &str) -> u64 {
         self.shared.world.counts().get(what).copied().unwrap_or_default()
     }
 
-    /// Counts how often this run has reached a name so far: an event, a command, the code of a rejection
-    /// ([`Reached::count`]); `confirmed` or `order/confirmed`.
+    /// Returns how often this run has reached a name so far: an event, a command or the code of a rejection ([`Reached::count`]), written
+    /// `confirmed` or `order/confirmed`.
     #[must_use]
     pub fn reached(&self, name: &str) -> u64 {
         self.shared.reached().count(name)
     }
 
-    /// Rows of idempotency keys in the store.
+    /// Returns the number of rows of idempotency keys in the store.
     #[must_use]
     pub fn rows_of_keys(&self) -> usize {
         let medium = self.shared.medium.lock();
@@ -775,37 +776,37 @@ impl Sim {
             .count()
     }
 
-    /// Sets the faults from now on. A [`Lie`] is the medium's from the beginning.
+    /// Sets the faults from now on. A [`Lie`] cannot be changed after the start.
     pub fn set_faults(&self, faults: Faults) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
-    /// The promise the medium breaks.
+    /// Returns the promise that the medium breaks.
     #[must_use]
     pub fn lie(&self) -> Option<Lie> {
         self.shared.medium.lock().lie
     }
 
-    /// The store is gone, with all checkpoints: what is in it can be rebuilt from the journal. Between two processes.
+    /// Loses the store with all checkpoints. The journal can rebuild it. Call this between two processes.
     pub fn lose_store(&self) {
         self.shared.medium.lock().rows = Rows::default();
         self.shared.world.note(format_args!("the store is lost"));
         self.shared.world.count("store lost");
     }
 
-    /// Damages a commit: from now on its checksum is wrong, and it cannot be read.
+    /// Damages a commit, so that it can no longer be read.
     pub fn damage(&self, position: Position) {
         self.shared.medium.lock().damaged = Some(position);
     }
 
-    /// Damages an entity's row: from now on the store cannot read it.
+    /// Damages an entity's row, so that the store can no longer read it.
     pub fn damage_row(&self, kind: &str, id: &str) {
         self.shared.medium.lock().unreadable.insert(Address::new(kind, id));
         self.note(format_args!("the row of {kind}/{id} is damaged"));
         self.count("row damaged");
     }
 
-    /// The store can read the row again.
+    /// Repairs the row.
     pub fn mend_row(&self, kind: &str, id: &str) {
         self.shared.medium.lock().unreadable.remove(&Address::new(kind, id));
         self.note(format_args!("the row of {kind}/{id} is mended"));
@@ -821,7 +822,7 @@ impl Sim {
         }
     }
 
-    /// Returns the commits that were durable for a process, and lost with the power.
+    /// Returns the commits that a process took for durable, and that a power loss removed.
     #[must_use]
     pub fn lost(&self) -> History {
         History {
@@ -830,7 +831,7 @@ impl Sim {
         }
     }
 
-    /// Reports something that must not be: the run fails with it.
+    /// Reports a fault. The run fails with it.
     pub fn wrong(&self, what: String) {
         self.note(format_args!("WRONG: {what}"));
         self.state().wrong.push(what);

@@ -1,4 +1,4 @@
-//! A store that fails.
+//! A simulated store with faults.
 
 use crate::{
     faults::Lie,
@@ -18,7 +18,7 @@ pub(crate) struct SimStore {
 }
 
 impl SimStore {
-    /// Returns the wait of the next call, and true if it fails.
+    /// Returns the delay of the next call, and whether it fails.
     fn weather(&self) -> (Option<std::time::Duration>, bool) {
         let (faults, world) = (self.journal.faults(), &self.journal.world);
         (world.dice(|rng| faults.wait(rng)), world.chance(faults.store_error))
@@ -104,7 +104,7 @@ impl Inner {
         None
     }
 
-    /// Indexes the events of the streams' commits after what is covered, and takes the rest over.
+    /// Indexes the events of the streams' commits after the covered ones, and stores the rest of the checkpoint.
     fn advance(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
         let mut ends: Vec<Position> = checkpoint.sealed.clone();
         ends.push(checkpoint.upto);
@@ -185,7 +185,7 @@ impl Rows {
                     version: record.version,
                     payload: record.body.to_vec(),
                 });
-                // What came before the first that is left is gone.
+                // Events before the first one left were removed.
                 if before > 0 && record.seq != before + 1 {
                     let of = Address::new(record.kind, record.id);
                     missing.note(of, (record.seq, before), commit.position());
@@ -228,7 +228,7 @@ impl Rows {
         }
     }
 
-    /// Its first events are gone.
+    /// Tells whether its first events were removed.
     fn is_cut(&self, address: &Address) -> bool {
         let first = self.events.get(address).and_then(|events| events.first());
         self.last.contains_key(address) && first.is_none_or(|event| event.seq > 1)
@@ -246,7 +246,7 @@ impl Store for SimStore {
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
         let (wait, fails) = self.weather();
-        // The moment it becomes true may be anywhere between call and answer.
+        // It takes effect at a random moment between call and answer.
         let share = self.journal.world.dice(|rng| *rng.choice(&[0, 1, 2]).unwrap_or(&2));
         Box::pin(async move {
             let (world, wait) = (&self.journal.world, wait.unwrap_or_default());

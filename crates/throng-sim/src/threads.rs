@@ -1,7 +1,7 @@
-//! Threads of a simulated process: real ones, of which one at a time runs, and only while the world waits for it.
+//! Real threads of a simulated process. One of them runs at a time, and only while the world waits for it.
 //!
-//! Each has thread-locals of its own, as an engine's loops need, and can stop in the middle of a poll: while it is at
-//! work in virtual time, or while it waits for a lock that another one holds.
+//! Each has its own thread-locals, as an engine's loops need. It can stop in the middle of a poll, while it works in virtual time or waits
+//! for a lock.
 
 use crate::world::World;
 use std::{
@@ -19,7 +19,7 @@ use std::{
 };
 use throng::host::Task;
 
-/// A poll that takes this long in real time waits for something that never comes.
+/// A poll that takes this long in real time counts as hanging.
 const POLL_MAX: Duration = Duration::from_secs(20);
 
 enum Order {
@@ -27,16 +27,16 @@ enum Order {
         task: Task,
         waker: Waker,
     },
-    /// Goes on where it stopped.
+    /// Resumes where the thread stopped.
     Resume,
-    /// Drops this, as whoever ran there would.
+    /// Drops a value on the thread.
     Drop(Box<dyn Any + Send>),
 }
 
-/// A thread's report after an order.
+/// A thread's report on an order.
 pub(crate) enum Report {
     Pending(Task),
-    /// The task is done, or what was to be dropped is.
+    /// The task is done, or the value was dropped.
     Done,
     Panicked(Box<dyn Any + Send>),
     /// The thread stopped in the middle of a poll.
@@ -52,16 +52,16 @@ pub(crate) enum Stop {
     Blocked,
 }
 
-/// A thread, as the world holds it.
+/// The world's handle of a thread.
 pub(crate) struct Thread {
     orders: Sender<Order>,
     reports: Mutex<Receiver<Report>>,
 }
 
-/// The thread this code runs on.
+/// The thread that runs this code.
 struct Current {
     world: Weak<World>,
-    /// `None`: the world's own, which cannot stop.
+    /// `None` for the world's own thread, which cannot stop.
     line: Option<Line>,
 }
 
@@ -109,13 +109,13 @@ impl Thread {
         self.order(Order::Resume)
     }
 
-    /// Drops this on the thread. What panics in it is let go.
+    /// Drops a value on the thread. A panic in its drop is ignored.
     pub(crate) fn drop_there(&self, what: Box<dyn Any + Send>) {
         drop(self.order(Order::Drop(what)));
     }
 
     fn order(&self, order: Order) -> Report {
-        // It lives for as long as this does.
+        // The thread outlives this handle.
         let _ = self.orders.send(order);
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         match reports.recv_timeout(POLL_MAX) {
@@ -145,7 +145,7 @@ fn carry_out(order: Order) -> Report {
     catch_unwind(carry_out).unwrap_or_else(Report::Panicked)
 }
 
-/// Hands over to the world, until it says to go on.
+/// Returns control to the world, and waits until it resumes this thread.
 fn stop(stop: Stop) {
     let line = CURRENT.with_borrow(|current| current.as_ref()?.line.clone());
     let Some(line) = line else { return };
@@ -154,12 +154,12 @@ fn stop(stop: Stop) {
     }
 }
 
-/// The world this code runs in, on whichever of its threads.
+/// Returns the world that this code runs in, on any of its threads.
 pub(crate) fn current_world() -> Option<Arc<World>> {
     CURRENT.with_borrow(|current| current.as_ref()?.world.upgrade())
 }
 
-/// Runs this on the thread the world itself runs on.
+/// Runs a closure on the world's own thread.
 pub(crate) fn on_the_worlds_own<R>(world: &Arc<World>, run: impl FnOnce() -> R) -> R {
     CURRENT.set(Some(Current {
         world: Arc::downgrade(world),
@@ -170,10 +170,10 @@ pub(crate) fn on_the_worlds_own<R>(world: &Arc<World>, run: impl FnOnce() -> R) 
     result
 }
 
-/// Keeps the present thread at work for this virtual time. Other threads of the simulated process run meanwhile, where the simulation has
-/// them ([`Simulation::loops`](crate::Simulation::loops)); this one does nothing else.
+/// Keeps this thread busy for a virtual time. Other threads of the simulated process run meanwhile, if the simulation has any
+/// ([`Simulation::loops`](crate::Simulation::loops)).
 ///
-/// For an entity whose `decide` takes long. Outside a simulation nothing happens.
+/// For an entity whose `decide` takes long. Outside a simulation it does nothing.
 pub fn busy_for(duration: Duration) {
     let current = CURRENT.with_borrow(|current| {
         let current = current.as_ref()?;

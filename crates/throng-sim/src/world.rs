@@ -1,4 +1,4 @@
-//! The world: virtual time, tasks in an order the seed chooses, one at a time.
+//! A world of virtual time, which runs one task at a time in an order chosen by the seed.
 
 use crate::threads::{Report, Stop, Thread, micros, on_the_worlds_own};
 use fastrand::Rng;
@@ -14,19 +14,19 @@ use std::{
 };
 use throng::host::Task;
 
-/// The group of tasks that die together: a process.
+/// The tasks of a process, which die together.
 pub(crate) type Group = u32;
 
-/// The group of the test itself and its clients: nothing kills it.
+/// The group of the test and its clients, which is never killed.
 pub(crate) const OUTSIDE: Group = 0;
-/// Virtual time a poll takes, so that no loop stands still in time.
+/// The virtual time of a poll. It is not 0, so that a loop cannot run without time passing.
 const POLL_MICROS: u64 = 1;
-/// Calls of the journal, the store and the host in one poll: more are a loop that never waits.
+/// The most calls of journal, store and host in one poll. More show a loop that never waits.
 const THROWS_MAX: u64 = 100_000;
-/// Rounds in which threads of a dead process that stopped in a poll get to its end.
+/// The most rounds in which stopped threads of a dead process may reach the end of their poll.
 const ROUNDS_MAX: usize = 10_000;
 
-/// Why a run ended without its main future being ready.
+/// Why a run ended before its main future was ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Hang {
     /// No task can run and no timer is set.
@@ -34,19 +34,19 @@ pub enum Hang {
     Deadlock {
         /// The time in virtual microseconds.
         elapsed_micros: u64,
-        /// Tasks that wait.
+        /// The number of waiting tasks.
         tasks: usize,
     },
-    /// The virtual time is over.
+    /// The limit of virtual time was reached.
     #[error("still not done after {elapsed_micros} µs of virtual time")]
     Time {
         /// The limit, in virtual microseconds.
         elapsed_micros: u64,
     },
-    /// The limit of polls was reached: something runs in circles.
+    /// The limit of polls was reached, so a loop is likely.
     #[error("still not done after {steps} polls, at {elapsed_micros} µs: something runs in circles")]
     Steps {
-        /// The polls after which it was taken to run in circles.
+        /// The number of polls.
         steps: u64,
         /// The time in virtual microseconds.
         elapsed_micros: u64,
@@ -90,22 +90,22 @@ struct Inner {
     timer_count: u64,
     threads: BTreeMap<usize, ThreadSlot>,
     thread_count: usize,
-    /// Until when a process stands still, and its tasks that were woken meanwhile.
+    /// Paused processes: until when, and their tasks that were woken meanwhile.
     paused: BTreeMap<Group, (u64, Vec<usize>)>,
-    /// Threads that wait for a lock, and whether somebody has run since they looked.
+    /// Threads that wait for a lock, and whether another thread has run since they last tried.
     blocked: Vec<usize>,
     look_at_locks: bool,
     elapsed_micros: u64,
-    /// The lead of the time of day over the virtual time.
+    /// The difference between the time of day and the virtual time.
     day_micros: i64,
     steps: u64,
-    /// Share of picks from anywhere in the run queue, of 256; the others come from its front.
+    /// The share, of 256, of picks at a random place in the run queue. The others take its front.
     shuffle: u8,
     hash: u64,
     /// Lines of the trace; `None`: only their hash is kept.
     lines: Option<Vec<String>>,
     scratch: String,
-    /// Throws of the dice since a task was picked.
+    /// Random decisions since a task was picked.
     throws: u64,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -115,21 +115,21 @@ struct Inner {
 enum Step {
     Main,
     Poll(usize),
-    /// A thread goes on in the middle of a poll.
+    /// Resumes a thread in the middle of a poll.
     Resume(usize),
 }
 
 enum Alarm {
     Wake(Waker),
     Resume(usize),
-    /// A process that was paused goes on.
+    /// Continues a paused process.
     Continue(Group),
 }
 
 struct Slot {
     group: Group,
     runs_on: RunsOn,
-    /// The number of the task, among those that had this slot.
+    /// Counts the tasks that used this slot.
     epoch: u64,
     future: Option<Task>,
     waker: Option<Waker>,
@@ -141,7 +141,7 @@ struct ThreadSlot {
     runs_on: RunsOn,
     thread: Arc<Thread>,
     at: At,
-    /// Its process is gone; it ends after what it does now.
+    /// True if its process is dead, so that it ends after its current work.
     ends: bool,
 }
 
@@ -150,11 +150,11 @@ struct ThreadSlot {
 enum At {
     Idle,
     Runs,
-    /// Stopped in the middle of polling this task.
+    /// The thread stopped in the middle of polling this task.
     Stopped(Polled),
 }
 
-/// A task that is being polled.
+/// A task being polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     slot: usize,
@@ -163,10 +163,10 @@ struct Polled {
     runs_on: RunsOn,
 }
 
-/// The handle of a running task, to end it alone.
+/// Names a running task, to end it alone.
 pub(crate) type TaskId = (usize, u64);
 
-/// The remains of a task that ended or was killed, to be dropped where it ran.
+/// The remains of a task that ended or was killed. It is dropped on the thread where the task ran.
 struct Remains {
     group: Group,
     runs_on: RunsOn,
@@ -207,7 +207,7 @@ impl Inner {
         }
     }
 
-    /// A process that was paused goes on, unless it was paused for longer meanwhile.
+    /// Continues a paused process, unless it was paused for longer meanwhile.
     fn go_on(&mut self, group: Group) {
         let now = self.elapsed_micros;
         if self.paused.get(&group).is_some_and(|(until, _)| *until <= now)
@@ -217,7 +217,7 @@ impl Inner {
         }
     }
 
-    /// Puts a task aside whose process stands still.
+    /// Keeps back a task of a paused process.
     fn sets_aside(&mut self, step: Step) -> bool {
         let Step::Poll(slot) = step else { return false };
         let Some((_, woken)) = self.paused.get_mut(&self.slots[slot].group) else {
@@ -268,7 +268,7 @@ impl Inner {
         let threads = self.threads.values();
         let own = threads.filter(|thread| (thread.group, thread.runs_on) == (slot.group, slot.runs_on));
         let busy = own.filter(|thread| thread.at != At::Idle).count();
-        // A task in the middle of a poll is polled again when that is over.
+        // A task in the middle of a poll is polled again afterwards.
         slot.future.is_some() && busy < slot.runs_on.threads_max()
     }
 
@@ -279,7 +279,7 @@ impl Inner {
         key
     }
 
-    /// Takes a task out of its slot, whatever it is at.
+    /// Takes a task out of its slot, in whatever state.
     fn clear(&mut self, slot: usize) -> Remains {
         let at = &mut self.slots[slot];
         at.epoch += 1;
@@ -337,7 +337,7 @@ impl World {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Throws the dice.
+    /// Makes a random decision.
     pub(crate) fn dice<R>(&self, throw: impl FnOnce(&mut Rng) -> R) -> R {
         let mut inner = self.inner();
         inner.throws += 1;
@@ -350,7 +350,7 @@ impl World {
         throw(&mut inner.rng)
     }
 
-    /// True in this share of cases.
+    /// Returns `true` in this share of cases.
     pub(crate) fn chance(&self, share: f64) -> bool {
         share > 0.0 && self.dice(Rng::f64) < share
     }
@@ -364,7 +364,7 @@ impl World {
         inner.day_micros + inner.elapsed_micros.cast_signed()
     }
 
-    /// The time of day jumps; the virtual time does not.
+    /// Makes the time of day jump. Virtual time does not change.
     pub(crate) fn jump(&self, duration: Duration) {
         self.inner().day_micros += i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4);
         self.count("time of day jumped");
@@ -386,12 +386,12 @@ impl World {
         self.inner().steps
     }
 
-    /// Writes a line of the trace.
+    /// Adds a line to the trace.
     pub(crate) fn note(&self, line: fmt::Arguments<'_>) {
         let mut inner = self.inner();
         let mut scratch = std::mem::take(&mut inner.scratch);
         scratch.clear();
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = fmt::write(&mut scratch, line);
         let elapsed = inner.elapsed_micros;
         inner.mix(elapsed);
@@ -445,7 +445,7 @@ impl World {
         task
     }
 
-    /// Pauses a process for this long; its timers go by meanwhile.
+    /// Pauses a process for this long. Its timers expire meanwhile.
     pub(crate) fn pause(&self, group: Group, duration: Duration) {
         let mut inner = self.inner();
         let until = inner.elapsed_micros.saturating_add(micros(duration));
@@ -459,7 +459,7 @@ impl World {
         inner.elapsed_micros = inner.elapsed_micros.saturating_add(micros);
     }
 
-    /// Drops one task, where it runs.
+    /// Drops a task on its thread.
     pub(crate) fn end(&self, (slot, epoch): TaskId) {
         let remains = {
             let mut inner = self.inner();
@@ -471,7 +471,7 @@ impl World {
         self.drop_remains(remains);
     }
 
-    /// Drops all tasks of a group, wherever they stand.
+    /// Drops all tasks of a group, in whatever state.
     pub(crate) fn kill(&self, group: Group) {
         self.end_stopped(group);
         let dead: Vec<Remains> = {
@@ -480,7 +480,7 @@ impl World {
             let slots: Vec<usize> = (0..inner.slots.len()).filter(of_group).collect();
             slots.into_iter().map(|slot| inner.clear(slot)).collect()
         };
-        // What they hold may wake or kill others: not under the lock.
+        // Dropping them may wake or kill other tasks, so the lock must not be held.
         for remains in dead {
             self.drop_remains(remains);
         }
@@ -491,8 +491,8 @@ impl World {
         inner.threads.retain(|_, thread| !thread.ends || thread.at == At::Runs);
     }
 
-    /// Threads that stopped in the middle of a poll get to its end: what they hold is let go. The journal of their process
-    /// does nothing any more.
+    /// Runs threads that stopped in the middle of a poll to its end, so that they release what they hold. The journal of their process does
+    /// nothing any more.
     fn end_stopped(&self, group: Group) {
         for _ in 0..ROUNDS_MAX {
             let stopped: Vec<(usize, Arc<Thread>, Polled)> = {
@@ -533,7 +533,7 @@ impl World {
         }
     }
 
-    /// Drops what is left of a task where it ran: a loop's on its thread, if that is free.
+    /// Drops the remains of a task where it ran: those of a loop's task on the loop's thread, if that is free.
     fn drop_remains(&self, remains: Remains) {
         let Remains {
             group,
@@ -564,7 +564,7 @@ impl World {
         }
     }
 
-    /// Runs a future, and all tasks beside it, until it is ready.
+    /// Runs a future, and all tasks beside it, until the future is ready.
     pub(crate) fn run<T>(
         self: &Arc<Self>,
         main: impl Future<Output = T>,
@@ -641,7 +641,7 @@ impl World {
         (index, thread)
     }
 
-    /// A thread that stopped in the middle of a poll goes on, unless its process was killed meanwhile.
+    /// Resumes a thread that stopped in the middle of a poll, unless its process was killed meanwhile.
     fn resume(&self, index: usize) {
         let (thread, polled) = {
             let mut inner = self.inner();
@@ -656,7 +656,7 @@ impl World {
         self.hear(index, polled, report);
     }
 
-    /// Takes a thread's report on a poll.
+    /// Processes a thread's report on a poll.
     fn hear(&self, index: usize, polled: Polled, report: Report) {
         let task = match report {
             Report::Stopped(why) => return self.has_stopped(index, polled, why),
@@ -689,7 +689,7 @@ impl World {
         }
     }
 
-    /// A task was polled: it is done (`None`), goes back to its slot, or was killed meanwhile.
+    /// Puts a polled task back into its slot, unless it is done (`None`) or was killed meanwhile.
     fn put_back(&self, polled: Polled, task: Option<Task>) {
         let mut inner = self.inner();
         let at = &mut inner.slots[polled.slot];
@@ -710,7 +710,7 @@ impl World {
         self.drop_remains(remains);
     }
 
-    /// Returns the next step; moves the time when nothing is ready.
+    /// Returns the next step. Advances the time if no task is ready.
     fn next(&self, elapsed_micros_max: u64, steps_max: u64) -> Result<Step, Hang> {
         loop {
             let mut inner = self.inner();
@@ -766,7 +766,7 @@ impl World {
     }
 }
 
-/// A moment of virtual time to wait for.
+/// Waits for a moment of virtual time.
 pub(crate) struct Sleep {
     world: Arc<World>,
     at: u64,

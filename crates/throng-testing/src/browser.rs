@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// A browser that ends when it is dropped.
+/// A browser. Dropping this closes it.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -20,7 +20,7 @@ impl Drop for Browser {
 /// Opens a page in headless Chromium: the program that `CHROMIUM` names, or `chromium`, with a profile of its own.
 ///
 /// # Panics
-/// It cannot be started; the message says what to install or set.
+/// The browser cannot be started. The message tells what to install or set.
 #[must_use]
 pub fn browse(url: &str) -> Browser {
     let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());

@@ -8,56 +8,56 @@ use std::{
     time::Duration,
 };
 
-/// Time that [`Client::open`] waits for a connection.
+/// The time that [`Client::open`] waits for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
-/// Bytes of a body at most: those of a page of events.
+/// The most bytes of a body: as many as a page of events has.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// Headers of a request with a JSON body.
 pub const JSON: &str = "content-type: application/json\r\n";
 
-/// A keep-alive connection. Its requests go one after the other.
+/// A keep-alive connection. It sends one request at a time.
 #[derive(Debug)]
 pub struct Client<S = TcpStream> {
-    /// The connection, with what was read ahead of it.
+    /// The connection with its read buffer.
     pub stream: BufReader<S>,
 }
 
-/// An answer, with every byte of its body.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response<B = String> {
-    /// The code, 200 say.
+    /// The status code, for example 200.
     pub status: u16,
-    /// The lines of its head behind the status line, as they came.
+    /// The header lines, as received.
     pub headers: Vec<String>,
-    /// The whole body, without the frames of chunks.
+    /// The whole body, without chunk framing.
     pub body: B,
 }
 
 impl<B: AsRef<[u8]>> Response<B> {
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Panics
-    /// The body is no UTF-8.
+    /// The body is not UTF-8.
     #[must_use]
     pub fn text(&self) -> &str {
         std::str::from_utf8(self.body.as_ref()).expect("a text is UTF-8")
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// The body is no JSON.
+    /// The body is not JSON.
     pub fn json(&self) -> Value {
         let body = self.body.as_ref();
         serde_json::from_slice(body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(body)))
     }
 
-    /// The body as a problem of this status and type, with a sentence.
+    /// Returns the body as a problem of this status and type, with a sentence.
     ///
     /// # Panics
-    /// The answer is something else.
+    /// The answer is not such a problem.
     #[track_caller]
     pub fn problem(&self, status: u16, slug: &str) -> Value {
         let problem = self.json();
@@ -75,7 +75,7 @@ impl<B: AsRef<[u8]>> Response<B> {
         problem
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.headers.iter().filter_map(|line| line.split_once(':'));
@@ -85,19 +85,19 @@ impl<B: AsRef<[u8]>> Response<B> {
     }
 }
 
-/// Asks over a connection of its own. `headers` are whole lines, each with its end.
+/// Sends a request over a new connection. `headers` are complete lines with their ends.
 ///
 /// # Errors
-/// The connection failed, or the answer is none or does not say how long it is.
+/// The connection failed, or the answer is malformed or has no length.
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> io::Result<Response> {
     Client::connect(address)?.request(method, path, headers, body)
 }
 
 impl Client {
-    /// Connects. A read that takes longer than a minute fails.
+    /// Connects, with a read timeout of a minute.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// Nothing listens at the address.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(READ_PATIENCE))?;
@@ -105,10 +105,10 @@ impl Client {
         Ok(Self::over(stream))
     }
 
-    /// Connects within a second. A read or a write that takes longer than `wait` fails.
+    /// Connects within a second, with `wait` as the timeout of reads and writes.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// Nothing listens at the address.
     pub fn open(address: SocketAddr, wait: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
         stream.set_read_timeout(Some(wait))?;
@@ -119,24 +119,24 @@ impl Client {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Speaks HTTP over anything that carries bytes, TLS say.
+    /// Returns a client over any byte stream, for example TLS.
     pub fn over(stream: S) -> Self {
         Self {
             stream: BufReader::new(stream),
         }
     }
 
-    /// Sends a request and reads its answer. `headers` are whole lines, each with its end.
+    /// Sends a request and reads its answer. `headers` are complete lines with their ends.
     ///
     /// # Errors
-    /// The connection failed, or the answer is none or does not say how long it is.
+    /// The connection failed, or the answer is malformed or has no length.
     pub fn request(&mut self, method: &str, path: &str, headers: &str, body: &str) -> io::Result<Response> {
         self.send(method, path, headers, body)?;
         self.response()
             .map_err(|error| io::Error::new(error.kind(), format!("{method} {path}: {error}")))
     }
 
-    /// Sends the bytes of a request and reads its answer. After an error the connection is of no use, and the request's outcome unknown.
+    /// Sends the bytes of a request and reads its answer. After an error the connection is unusable, and the request's outcome is unknown.
     ///
     /// # Errors
     /// See [`request`](Self::request).
@@ -145,7 +145,7 @@ impl<S: Read + Write> Client<S> {
         self.whole()
     }
 
-    /// Reads what a path shows.
+    /// Sends a `GET`.
     ///
     /// # Errors
     /// See [`request`](Self::request).
@@ -153,7 +153,7 @@ impl<S: Read + Write> Client<S> {
         self.request("GET", path, "", "")
     }
 
-    /// Posts JSON, perhaps under an idempotency key.
+    /// Posts JSON, with an idempotency key if there is one.
     ///
     /// # Errors
     /// See [`request`](Self::request).
@@ -173,10 +173,10 @@ impl<S: Read + Write> Client<S> {
         self.stream.get_mut().write_all(request.as_bytes())
     }
 
-    /// Reads the next answer, whole.
+    /// Reads the next complete answer.
     ///
     /// # Errors
-    /// The connection ended or failed, or the answer is none or does not say how long it is.
+    /// The connection ended or failed, or the answer is malformed or has no length.
     pub fn response(&mut self) -> io::Result<Response> {
         let Response { status, headers, body } = self.whole()?;
         let body = String::from_utf8(body).map_err(|_| invalid("the body is no UTF-8".into()))?;
@@ -197,10 +197,10 @@ impl<S: Read + Write> Client<S> {
         Ok(whole)
     }
 
-    /// Reads the head of the next answer, and nothing of its body.
+    /// Reads the head of the next answer, without its body.
     ///
     /// # Errors
-    /// The connection ended or failed, or the answer is none.
+    /// The connection ended or failed, or the answer is malformed.
     pub fn head(&mut self) -> io::Result<Response<Vec<u8>>> {
         let line = self.line()?;
         let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -239,7 +239,7 @@ impl<S: Read + Write> Client<S> {
         self.stream.read_exact(&mut bytes[begin..])
     }
 
-    /// The next line, without its end.
+    /// Reads the next line, without its end.
     ///
     /// # Errors
     /// The connection ended or failed.

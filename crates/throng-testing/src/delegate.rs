@@ -1,4 +1,4 @@
-//! Journals, stores and hosts that are another one but for a method or two.
+//! Wrappers of journals, stores and hosts that change only a few methods.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 use throng::journal::{Append, Commit, Error, Journal, Later, MemoryJournal, Position};
 use tokio::sync::watch;
 
-/// Passes methods of a [`Journal`], a store or a host on to a field: `delegate!(Journal, inner: open take seal);`.
+/// Forwards methods of a [`Journal`], a store or a host to a field: `delegate!(Journal, inner: open take seal);`.
 #[macro_export]
 macro_rules! delegate {
     ($of:ident, $to:tt: $($method:ident)*) => { $($crate::delegate!(@$of $method $to);)* };
@@ -109,7 +109,7 @@ macro_rules! delegate {
     };
 }
 
-/// Result of a journal or a store that comes later.
+/// The asynchronous result of a journal or a store.
 pub type Fallible<'a, T> = Later<'a, Result<T, Error>>;
 
 /// A journal whose appends wait while it is held. It counts the commits that are read.
@@ -117,12 +117,12 @@ pub type Fallible<'a, T> = Later<'a, Result<T, Error>>;
 pub struct HeldJournal {
     inner: MemoryJournal,
     held: watch::Receiver<bool>,
-    /// Commits read so far, by everybody.
+    /// The number of commits read so far. Each reader adds to it.
     pub read: Arc<AtomicUsize>,
 }
 
 impl HeldJournal {
-    /// Holds appends to another journal while the last value sent is `true`.
+    /// Wraps a journal. Appends wait while the last value sent is `true`.
     #[must_use]
     pub fn new(inner: MemoryJournal, is_held: bool) -> (Self, watch::Sender<bool>) {
         let (hold, held) = watch::channel(is_held);

@@ -1,10 +1,10 @@
-//! Small entities for tests that need some entity, whichever it is.
+//! Small entities for tests that need any entity.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::model::*;
 
-/// The rejection of an entity that never refuses.
+/// The rejection of an entity that never rejects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("never")]
 pub struct Never;
@@ -14,7 +14,7 @@ impl Rejection for Never {
     }
 }
 
-/// Counts its hits: an event that is lost or applied twice shows.
+/// Counts its hits, so that a test sees an event lost or applied twice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counter {
     hits: u64,

@@ -1,4 +1,4 @@
-//! For tests: an engine in memory, an entity, an HTTP client that reads whole answers, journals that wait, and a browser.
+//! Helpers for tests: an engine in memory, an entity, an HTTP client that reads whole answers, journals that wait, and a browser.
 
 mod browser;
 mod client;
@@ -22,17 +22,17 @@ use throng::{
 };
 
 pub use delegate::{Fallible, HeldJournal};
-/// Types that [`delegate!`] names.
+/// Types that [`delegate!`] uses.
 #[doc(hidden)]
 pub use throng::{host::Task, journal, model::Timestamp};
 
-/// The longest wait in a test. A test that hangs for this long fails, instead of hanging on.
+/// The longest wait in a test. After it the test fails instead of hanging.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Time a [`Client`] waits for bytes: one answer that hangs is seen before [`PATIENCE`] ends.
+/// The time that a [`Client`] waits for bytes. Shorter than [`PATIENCE`], so that the test shows which answer is missing.
 pub const READ_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time between two looks.
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Starts an engine with these kinds on a journal of its own.
@@ -43,10 +43,10 @@ pub fn in_memory(builder: Builder) -> Engine {
     start_on(builder, journal, store)
 }
 
-/// Starts an engine on a journal that may have a history.
+/// Starts an engine on a journal that may contain history.
 ///
 /// # Panics
-/// It does not start.
+/// The engine does not start.
 #[must_use]
 pub fn start_on(builder: Builder, journal: MemoryJournal, store: MemoryStore) -> Engine {
     block_on(builder.start(journal, store)).expect("an engine in memory starts")
@@ -55,13 +55,13 @@ pub fn start_on(builder: Builder, journal: MemoryJournal, store: MemoryStore) ->
 /// Runs a future on a runtime of its own.
 ///
 /// # Panics
-/// There is no runtime to be had.
+/// No runtime can be built.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
-/// Waits until something holds, and tells what never came to hold.
+/// Waits until the condition holds. The panic names what never held.
 ///
 /// # Panics
 /// The condition does not hold within [`PATIENCE`].
@@ -70,10 +70,10 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     until_ok(what, || holds().then_some(()).ok_or("it does not hold"));
 }
 
-/// Tries until it works, and tells the last failure of what never did.
+/// Repeats an attempt until it succeeds. The panic shows the last failure.
 ///
 /// # Panics
-/// No try works within [`PATIENCE`].
+/// No attempt succeeds within [`PATIENCE`].
 #[track_caller]
 pub fn until_ok<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
@@ -86,7 +86,7 @@ pub fn until_ok<T, E: Display>(what: &str, mut attempt: impl FnMut() -> Result<T
     }
 }
 
-/// Waits in an async test until something holds, as [`until`] does.
+/// Async version of [`until`].
 ///
 /// # Panics
 /// The condition does not hold within [`PATIENCE`].
@@ -94,10 +94,10 @@ pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     eventually_ok(what, async || holds().await.then_some(()).ok_or("it does not hold")).await;
 }
 
-/// Tries in an async test until it works, as [`until_ok`] does.
+/// Async version of [`until_ok`].
 ///
 /// # Panics
-/// No try works within [`PATIENCE`].
+/// No attempt succeeds within [`PATIENCE`].
 pub async fn eventually_ok<T, E: Display>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {
@@ -109,7 +109,7 @@ pub async fn eventually_ok<T, E: Display>(what: &str, mut attempt: impl AsyncFnM
     }
 }
 
-/// Runs what has to end by itself, and tells what did not.
+/// Runs a future that must end by itself. The panic names it otherwise.
 ///
 /// # Panics
 /// The future does not end within [`PATIENCE`].
@@ -117,12 +117,12 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect(what)
 }
 
-/// Leaves the processors for a moment to what a test waits for.
+/// Sleeps briefly, so that other tasks can run.
 pub async fn pause() {
     tokio::time::sleep(PAUSE).await;
 }
 
-/// Leaves the processors for a moment, as [`pause`] does, on a thread of its own.
+/// Sleeps briefly like [`pause`], blocking the thread.
 pub fn blocking_pause() {
     thread::sleep(PAUSE);
 }

@@ -1,14 +1,14 @@
-//! Rules for an OpenAPI document that generators of clients take.
+//! Rules for an OpenAPI document, so that client generators can use it.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Names under which a schema holds a schema, a list of schemas, or schemas by name.
+/// Keys under which a schema holds a schema, a list of schemas, or schemas by name.
 const ONE: &[&str] = &["items", "schema", "not", "additionalProperties"];
 const LISTS: &[&str] = &["oneOf", "anyOf", "allOf", "prefixItems"];
 const BY_NAME: &[&str] = &["properties", "patternProperties", "schemas"];
 
-/// Finds what validators refuse in a document, and what generators make no working client of: a sentence each.
+/// Returns the faults of a document, each as a sentence: what validators refuse, and what generators cannot turn into a working client.
 #[must_use]
 pub fn openapi_faults(document: &Value) -> Vec<String> {
     let mut faults = Vec::new();

@@ -1,5 +1,5 @@
-//! Actors: in memory, on [services](throng_services) of their own. A kind's actors are spread over several services by their
-//! ids; one service has all of an actor's commands, one after the other.
+//! Actors live in memory and run on [services](throng_services). The actors of a kind are spread over several services by their
+//! ids; one service executes all commands of an actor, one after the other.
 
 use crate::{
     Metrics,
@@ -29,9 +29,9 @@ use throng_services::{
     stats::{PrometheusCollector, Stats},
 };
 
-/// Services of a kind that is at work in place: more than any machine has loops, so that they rarely meet.
+/// The number of services of a kind whose actors run on the asker's thread. No machine has as many loops, so callers rarely meet at one.
 const PARTS_IN_PLACE: usize = 64;
-/// The time after which a caller may come again where a kind's queue was full.
+/// The pause suggested to a caller that found the kind's queue full.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A kind of actor.
@@ -52,7 +52,7 @@ pub struct ActorKind {
     actors: Box<dyn Actors>,
 }
 
-/// The kinds of actors of an engine, what they and an app's own services record of themselves, and how they are.
+/// The kinds of actors of an engine, their services, and the metrics of these and of an app's own services.
 #[derive(Default)]
 pub(crate) struct Services {
     pub(crate) kinds: Vec<ActorKind>,
@@ -61,7 +61,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Starts the kinds of actors, and adds what they record to the metrics.
+    /// Starts the kinds of actors, and registers their metrics.
     pub(crate) fn start(kinds: Vec<Starting>, host: &Arc<dyn Host>, metrics: &Metrics) -> std::io::Result<Self> {
         let mut services = Self::default();
         for kind in kinds {
@@ -122,7 +122,7 @@ struct Part<A: Actor> {
 }
 
 impl<A: Actor> Part<A> {
-    /// Takes an actor out while it is at work: one that panics is gone.
+    /// Removes an actor for the time of its command, so that one that panics is gone.
     fn take(&mut self, id: &str) -> Result<A, Error<A::Rejection>> {
         if let Some(actor) = self.young.remove(id).or_else(|| self.old.remove(id)) {
             return Ok(actor);
@@ -167,7 +167,7 @@ impl<A: Actor> Service for Part<A> {
 /// A kind at work.
 struct Typed<A: Actor> {
     parts: Vec<SharedAddress<Asked<A>>>,
-    /// They stop with it. Nobody looks at them, and so the lock is never taken.
+    /// Dropping these stops the services. Only their owner drops them, so the lock is never contended.
     _running: Mutex<Vec<Running<Asked<A>>>>,
 }
 
@@ -199,7 +199,7 @@ impl<A: Actor> Typed<A> {
         })
     }
 
-    /// Sends a command; one that is at work in place is done when this returns.
+    /// Sends a command. A command of an actor on the asker's thread is executed when this returns.
     fn send(&self, id: String, command: A::Command, until: u64) -> Result<Pending<AnswerSlot<A>>, Error<A::Rejection>> {
         if !limits::is_id(&id) {
             let most = throng_journal::Address::ID_BYTES_MAX;
@@ -208,7 +208,7 @@ impl<A: Actor> Typed<A> {
                 "an id has 1 to {most} bytes, this one {found}"
             )));
         }
-        // The low bits are spread as evenly as the others, as for the shards.
+        // The low bits of the hash are spread as evenly as the others.
         let part = &self.parts[limits::hash(A::KIND, &id) as usize % self.parts.len()];
         let make = |reply| Asked {
             id,
@@ -232,7 +232,7 @@ impl<A: Actor> Typed<A> {
 
 async fn answered<A: Actor>(pending: Pending<AnswerSlot<A>>, left: Duration) -> AnswerSlot<A> {
     let answered = match A::PLACEMENT {
-        // The answer is there, or another thread is executing the command just now.
+        // The answer exists, or another thread is executing the command just now.
         Placement::InTurn => pending.await,
         Placement::Workers => pending.within(left).await,
     };
@@ -246,7 +246,7 @@ async fn answered<A: Actor>(pending: Pending<AnswerSlot<A>>, left: Duration) -> 
     })
 }
 
-/// An answer to come, as JSON.
+/// A future answer as JSON.
 type JsonAnswer = Later<'static, Answered>;
 
 /// A kind, whatever its type.
@@ -298,7 +298,7 @@ impl Services {
         typed.ok_or_else(|| Error::Malformed(unknown_kind(A::KIND)))
     }
 
-    /// Asks an actor to do something. One in place does it when this is polled first.
+    /// Sends a command to an actor, and returns its answer. On the asker's thread it runs at the first poll.
     pub(crate) async fn ask<A: Actor>(
         &self,
         context: &Context,
@@ -311,7 +311,7 @@ impl Services {
         answered::<A>(pending, left).await
     }
 
-    /// Has an actor do something, whose answer need not be waited for.
+    /// Sends a command to an actor without waiting for its answer.
     pub(crate) fn tell<A: Actor>(
         &self,
         context: &Context,
@@ -322,7 +322,7 @@ impl Services {
         self.actors::<A>(context)?.send(id, command, context.until(deadline))
     }
 
-    /// Sends a command in JSON to an actor; its kind has a number after those of entities.
+    /// Sends a JSON command to an actor. The numbers of actors' kinds follow those of entities' kinds.
     pub(crate) fn ask_json(&self, context: &Context, attempt: Attempt<'_>) -> Result<JsonAnswer, Error<JsonRejection>> {
         serves_actors(context)?;
         let number = attempt.target.kind - context.registry.kinds().len();

@@ -1,5 +1,5 @@
-//! Memory that is held for somebody: bodies, frames, pages and answers on their way. Each owner has a share of one budget, and bytes are
-//! charged before they are taken.
+//! Memory held by others than entities: bodies, frames, pages and answers on their way. Each owner has a share of one budget, and charges
+//! bytes before it allocates them.
 
 use prometheus_client::{
     collector::Collector,
@@ -16,12 +16,12 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The shares of an engine's [memory](crate::Options::memory_bytes_max) that others than entities hold. Entities take as much less, down
-/// to half.
+/// The shares of an engine's [memory](crate::Options::memory_bytes_max) that others than entities hold. Entities get the rest, at least
+/// half.
 #[derive(Clone, Debug)]
 pub struct Budget {
     memory: usize,
-    /// Bytes of all shares. Each charge writes it; whoever balances entities reads it.
+    /// The bytes of all shares. Each charge writes it; the balancing of entities reads it.
     held: Arc<AtomicUsize>,
     shares: Arc<Mutex<Vec<Share>>>,
 }
@@ -61,7 +61,7 @@ impl Budget {
         self.memory / divisor.max(1)
     }
 
-    /// The share of an owner, by its name in the metrics. The first call sets its bytes.
+    /// Returns the share of an owner, by its name in the metrics. The first call sets its size.
     #[must_use]
     pub fn share(&self, owner: &'static str, most: usize) -> Share {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +87,7 @@ impl Budget {
 }
 
 impl Share {
-    /// A charge of nothing, to [grow](Charge::grow_to).
+    /// Returns a charge of zero bytes, to [grow](Charge::grow_to).
     pub fn nothing(&self) -> Charge {
         Charge {
             share: self.clone(),
@@ -95,21 +95,21 @@ impl Share {
         }
     }
 
-    /// Charges so many bytes; `None` without room.
+    /// Charges this many bytes; `None` if there is no room.
     pub fn take(&self, bytes: usize) -> Option<Charge> {
         let mut charge = self.nothing();
         charge.grow_to(bytes).then_some(charge)
     }
 
-    /// The same, once there is room. More than the whole share is the whole share.
+    /// Waits for room, and charges this many bytes; at most the whole share.
     pub async fn room(&self, bytes: usize) -> Charge {
         let bytes = bytes.min(self.0.most);
         loop {
             let mut freed = pin!(self.0.freed.notified());
-            // Before the look: what is given back in between is noticed.
+            // Enabled before the look, so that bytes given back in between are noticed.
             freed.as_mut().enable();
             if let Some(charge) = self.take(bytes) {
-                // The rest may be enough for the next one.
+                // The remaining room may suffice for the next waiter.
                 self.0.freed.notify_one();
                 return charge;
             }
@@ -117,7 +117,7 @@ impl Share {
         }
     }
 
-    /// Charges so many bytes, with or without room: what can be refused no more.
+    /// Charges this many bytes even without room, for what can no longer be refused.
     pub fn take_anyway(&self, bytes: usize) -> Charge {
         self.0.held.fetch_add(bytes, Ordering::Relaxed);
         self.0.of_all.fetch_add(bytes, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Share {
         }
     }
 
-    /// Tells if half as much again as the share is charged, [without room](Self::take_anyway).
+    /// True if one and a half times the share is charged, as [`take_anyway`](Self::take_anyway) allows.
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
         self.held() > self.0.most + self.0.most / 2
@@ -155,7 +155,7 @@ impl Share {
 }
 
 impl Charge {
-    /// Charges what is missing to so many bytes; `false` without room, and nothing is changed.
+    /// Increases the charge to this many bytes; `false`, and no change, if there is no room.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let owner = &self.share.0;
@@ -170,7 +170,7 @@ impl Charge {
         true
     }
 
-    /// Takes over what another of its share has charged.
+    /// Adds another charge of the same share to this one.
     pub fn join(&mut self, mut other: Self) {
         debug_assert!(
             Arc::ptr_eq(&self.share.0, &other.share.0),
@@ -179,7 +179,7 @@ impl Charge {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// Gives back what is beyond so many bytes.
+    /// Reduces the charge to this many bytes.
     pub fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.bytes -= less;

@@ -88,10 +88,10 @@ impl Engine {
 }
 
 impl Builder {
-    /// Gives it a kind.
+    /// Adds a kind of entity.
     ///
     /// # Panics
-    /// When the kind's name is not one (1 to 64 of `[a-z0-9-]`), or is taken.
+    /// The kind's name is not valid (1 to 64 of `[a-z0-9-]`), or is taken.
     #[must_use]
     pub fn with<E: Entity>(mut self) -> Self {
         #[cfg(feature = "services")]
@@ -104,10 +104,10 @@ impl Builder {
     }
 
     #[cfg(feature = "services")]
-    /// Gives it a kind of actor.
+    /// Adds a kind of actor.
     ///
     /// # Panics
-    /// When the kind's name is not one (1 to 64 of `[a-z0-9-]`), or is taken.
+    /// The kind's name is not valid (1 to 64 of `[a-z0-9-]`), or is taken.
     #[must_use]
     pub fn actor<A: Actor>(mut self) -> Self {
         let name = A::KIND;
@@ -123,20 +123,20 @@ impl Builder {
         self
     }
 
-    /// Gives a kind a query. The kind comes first.
+    /// Adds a query of a kind. The kind must have been added before.
     ///
     /// # Panics
-    /// When the kind was not given before, or has a query of this name.
+    /// The kind was not added before, or has a query of this name.
     #[must_use]
     pub fn query<E: Entity, Q: Query<E>>(mut self) -> Self {
         self.registry.add_query::<E, Q>();
         self
     }
 
-    /// Lets a kind hear the outcome of its requests to another. The kind comes first.
+    /// Has a kind take the outcomes of its requests to another. The kind must have been added before.
     ///
     /// # Panics
-    /// When the kind was not given before.
+    /// The kind was not added before.
     #[must_use]
     pub fn on_outcome<E: OnOutcome<T>, T: Entity>(mut self) -> Self {
         self.registry.add_hears::<E, T>();
@@ -144,11 +144,11 @@ impl Builder {
     }
 
     #[cfg(feature = "services")]
-    /// Lets a kind call a provider outside, by this worker. The kind comes first. Where several kinds call it, the worker given last makes
-    /// the calls of all.
+    /// Has a kind call an outside provider by this worker. The kind must have been added before. If several kinds call it, the worker added
+    /// last makes all calls.
     ///
     /// # Panics
-    /// When the kind was not given before, the worker's name is none (1 to 59 of `[a-z0-9-]`), or another worker has it.
+    /// The kind was not added before, the worker's name is not valid (1 to 59 of `[a-z0-9-]`), or another worker has it.
     #[must_use]
     pub fn outside<E: OnCallOutcome<W>, W: Outside>(mut self, worker: impl MakesCalls<W>) -> Self {
         self.registry.add_outside::<E, W>();
@@ -158,14 +158,14 @@ impl Builder {
         self
     }
 
-    /// Tells whether it has a kind of entity: the history of entities has to be kept.
+    /// True if it has a kind of entity, whose history has to be stored.
     #[must_use]
     pub fn has_entities(&self) -> bool {
         !self.registry.kinds().is_empty()
     }
 
     #[cfg(feature = "projections")]
-    /// Tells whether it has a projection or a sink: their rows and offsets have to be kept.
+    /// True if it has a projection or a sink, whose rows and offsets have to be stored.
     #[must_use]
     pub fn has_projections(&self) -> bool {
         !self.consumers.is_empty()
@@ -191,20 +191,20 @@ impl Builder {
     }
 
     #[cfg(feature = "projections")]
-    /// Gives it a projection. Its kind comes first.
+    /// Adds a projection. Its kind must have been added before.
     ///
     /// # Panics
-    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
+    /// The name is not valid (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not added before.
     #[must_use]
     pub fn projection<P: Projection>(self, projection: P) -> Self {
         self.consumer(Box::new(ProjectionConsumer(projection)))
     }
 
     #[cfg(feature = "projections")]
-    /// Gives it a sink. Its kind comes first.
+    /// Adds a sink. Its kind must have been added before.
     ///
     /// # Panics
-    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
+    /// The name is not valid (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not added before.
     #[must_use]
     pub fn sink<S: Sink>(self, sink: S) -> Self {
         self.consumer(Box::new(SinkConsumer(sink)))
@@ -226,7 +226,7 @@ impl Builder {
     }
 
     #[cfg(feature = "projections")]
-    /// Sets the store of the projections' rows and offsets. Without it they are kept in memory, and every start rebuilds them from the
+    /// Sets the store of the projections' rows and offsets. Without it they are in memory, and every start rebuilds them from the
     /// first event.
     #[must_use]
     pub fn views(mut self, views: Arc<dyn Views>) -> Self {
@@ -241,7 +241,7 @@ impl Builder {
         self
     }
 
-    /// The number of shards, 256 unless said otherwise. The first start stores it; from then on [`start`](Self::start) with
+    /// Sets the number of shards, by default 256. The first start records it; after that, [`start`](Self::start) with
     /// another number fails with [`StartError::Layout`].
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
@@ -249,14 +249,14 @@ impl Builder {
         self
     }
 
-    /// Shows every command that is decided to an observer, for example to a simulation that counts them. The kinds come first.
+    /// Passes every decided command to an observer, for example to a simulation that counts them. The kinds must have been added before.
     #[must_use]
     pub fn observe(mut self, observer: &CommandObserver) -> Self {
         self.registry.observe(observer);
         self
     }
 
-    /// The kinds it was given.
+    /// Returns the kinds that were added.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -269,25 +269,25 @@ impl Builder {
         self
     }
 
-    /// Makes it a node of a cluster: it begins with nothing, and serves what [`Driver::serve`](crate::driver::Driver::serve) says. What
-    /// others own, these are asked for.
+    /// Makes the engine a node of a cluster. It owns no shard until [`Driver::serve`](crate::driver::Driver::serve) gives it some, and
+    /// sends requests for other shards to their owners.
     #[must_use]
     pub fn peers(mut self, peers: Arc<dyn Peers>) -> Self {
         self.peers = Some(peers);
         self
     }
 
-    /// Traces work: requests, batches, commits, messages and projections. Not for simulations, whose messages would differ from run to run.
+    /// Traces requests, batches, commits, messages and projections. Not for simulations: their messages would differ from run to run.
     #[must_use]
     pub fn tracer(mut self, tracer: Arc<Tracer>) -> Self {
         self.tracer = Some(tracer);
         self
     }
 
-    /// Starts it from what the journal and the store hold.
+    /// Starts the engine from the contents of the journal and the store.
     ///
     /// # Errors
-    /// They are in use, of another version or layout, damaged, or not reachable.
+    /// [`StartError`]: the journal or store is in use, of another version or layout, damaged, or unreachable.
     pub async fn start(
         self,
         journal: impl Into<Box<dyn Journal>>,
@@ -297,10 +297,10 @@ impl Builder {
             .await
     }
 
-    /// Works like [`start`](Self::start), on a journal and a store that others hold too.
+    /// Works like [`start`](Self::start), on a journal and a store that the caller keeps a reference to.
     ///
     /// # Errors
-    /// They are in use, of another version or layout, damaged, or not reachable; the disk budget cannot work.
+    /// [`StartError`]: as for `start`; or the disk budget is too small to work with.
     pub async fn start_shared(
         mut self,
         journal: Arc<dyn Journal>,
@@ -327,7 +327,7 @@ impl Builder {
         let (consumers, idle): (Vec<_>, Vec<_>) = self
             .consumers
             .into_iter()
-            // A sink acts on the world outside, which a quiet engine does not; a projection changes its own rows.
+            // A sink acts outside the service, which a quiet engine must not do; a projection changes only its own rows.
             .partition(|consumer| self.options.projections && (consumer.is_projection() || !self.options.quiet));
         #[cfg(feature = "projections")]
         let idle = idle.iter().map(|consumer| consumer.name()).collect();

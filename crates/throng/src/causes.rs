@@ -1,8 +1,8 @@
 //! The cause of an event, and the other effects of the same command.
-//! Both are read from the event's commit, and from the commit that sent the message the command came with.
+//! Both are read from the event's commit, and from the commit that sent the command's message.
 //!
-//! A command's records stand together: its events, then what else it did, then what ends the message or timer it came with. Where
-//! neither was written down, the events of two commands may stand side by side: then only of the last one it is certain what caused it.
+//! A command's records are contiguous: its events, its other effects, then the record that ends its message or timer. A command that
+//! left only events has no such end. Then the events of two commands may be adjacent, and only the last event's cause is certain.
 
 use crate::{
     check::{KeptCommand, TimerSet},
@@ -14,10 +14,10 @@ use std::collections::HashMap;
 use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_operator_action, is_refused_key};
 use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
 
-/// The limits of the search for a message's sending, back from the commit that took it: commits, and bytes.
+/// The most commits, and bytes of them, that are searched backwards for the sending of a message.
 const LOOKED_BACK: u64 = 64;
 const LOOKED_BACK_BYTES: usize = 4 << 20;
-/// Most commits that are read for one page.
+/// The most commits that are read for one page.
 const COMMITS_MAX: usize = 200;
 
 /// An entity's address, as the console's API writes it.
@@ -36,12 +36,12 @@ impl Named {
     }
 }
 
-/// Why an event was recorded, as far as the journal tells.
+/// The cause of an event, as far as the journal tells it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EventCause {
-    /// `command`, `message`, `outcome`, `timer`, or `unknown`: its commit is not kept any more.
+    /// `command`, `message`, `outcome`, `timer`, or `unknown` if its commit is no longer stored.
     pub r#type: &'static str,
-    /// True if the cause is certain: no other command's events can stand between.
+    /// True if the cause is certain: no other command's events can be in between.
     pub is_certain: bool,
     /// The name of the command or the timer that caused it.
     pub name: Option<String>,
@@ -53,11 +53,11 @@ pub struct EventCause {
     pub note: Option<Box<RawValue>>,
     /// True if the command came with an idempotency key.
     pub has_key: bool,
-    /// The entity that has sent or forwarded it, or whose outcome it is.
+    /// The entity that sent or forwarded the command, or whose outcome it is.
     pub from: Option<Named>,
     /// The message's number, `shard.number`.
     pub number: Option<String>,
-    /// The commit the message was sent with.
+    /// The commit that sent the message.
     pub sent: Option<String>,
     /// The sender's last event when it sent it.
     pub from_seq: Option<u64>,
@@ -66,11 +66,11 @@ pub struct EventCause {
 /// A message that a command has sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SentMessage {
-    /// The entity the message was sent to.
+    /// The receiver of the message.
     pub to: Named,
     /// The command it carries.
     pub name: String,
-    /// The sending shard and the number there: `17.3`.
+    /// The message's number at its sending shard: `17.3`.
     pub number: String,
 }
 
@@ -102,7 +102,7 @@ fn before(at: Position, commits: u64) -> Position {
     Position::new(at.writer, CommitNo(at.commit.0.saturating_sub(commits)))
 }
 
-/// A message that was taken: who took it, and the number it has at its sending shard.
+/// A message that was taken: its receiver, and its number at its sending shard.
 struct Taken {
     by: Address,
     from: ShardId,
@@ -113,7 +113,7 @@ impl Engine {
     /// Returns the provenance of these events of an entity. It reads at most 200 commits; events beyond them get `None`.
     ///
     /// # Errors
-    /// The journal cannot be read.
+    /// [`throng_journal::Error`]: the journal cannot be read.
     pub async fn provenances(
         &self,
         kind: &str,
@@ -153,7 +153,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Looks for the sending of a message, in the commit it was taken in and those before it.
+    /// Searches for the sending of a message, in the commit that took it and in those before it.
     async fn find_sent(&self, commit: &Commit, taken: &Taken, cause: &mut EventCause) -> Result<(), Error> {
         if sent_in(commit, taken, cause) {
             return Ok(());
@@ -172,14 +172,14 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
     record.kind == &*own.kind && record.id == &*own.id
 }
 
-/// Returns true for a record of no command that recorded something: an operator's action, or a refusal.
+/// True for a record that no command with effects wrote: an operator action, or a refusal.
 /// The outcome that is sent just before such a record belongs to no such command either.
 fn is_of_no_command(record: &Record<'_>) -> bool {
     let was_refused = record.record == RecordKind::Taken && ["refused", "dead"].contains(&record.name);
     was_refused || is_operator_action(record) || is_refused_key(record)
 }
 
-/// Returns the provenance that an event's own commit tells, and the message that its command took, if any.
+/// Returns the provenance according to the event's own commit, and the message that its command took, if any.
 fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<Taken>) {
     let mut provenance = Provenance::default();
     let cause = &mut provenance.cause;
@@ -242,14 +242,15 @@ fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<T
     (provenance, taken)
 }
 
-/// A command from a message, or of a client that keeps them, ends otherwise than a timer's tick.
+/// True if the records show another end than a timer's: that of a message, or of a recorded client command.
 fn has_other_end(rest: &[&Record<'_>]) -> bool {
     let ends =
         |record: &&Record<'_>| matches!(record.record, RecordKind::Taken | RecordKind::Command | RecordKind::Key);
     rest.iter().any(ends)
 }
 
-/// A tick ends with its timer cleared, or set to the next tick after now; who only cancels a timer, or sets one that repeats, writes the same.
+/// True if the record can be the end of a tick: the timer cleared, or set to its next tick after now. A command that merely cancels a
+/// timer, or sets a repeating one, writes the same record.
 fn may_end_beat(record: &Record<'_>, now_micros: i64) -> bool {
     if record.record == RecordKind::TimerCleared {
         return true;
@@ -270,7 +271,7 @@ fn sent(record: &Record<'_>) -> Option<SentMessage> {
     })
 }
 
-/// Looks for a message among those sent with this commit. If it is there, adds its sender and content to `cause` and returns true.
+/// Searches this commit for the sending of a message. If found, adds its sender and content to `cause` and returns true.
 fn sent_in(commit: &Commit, taken: &Taken, cause: &mut EventCause) -> bool {
     let records: Vec<Record<'_>> = commit.records().flatten().collect();
     let is_sent = |record: &Record<'_>| {

@@ -1,4 +1,4 @@
-//! The disk budget: the bytes that the journal may take of the disk, where an option sets them.
+//! The disk budget: the bytes that the journal may take of the disk, if the option is set.
 
 use crate::{Metrics, error::StartError, host::Signal};
 use std::{
@@ -9,18 +9,18 @@ use std::{
     time::Duration,
 };
 
-/// The time between two looks at what the journal takes, and the same once the level is high.
+/// The interval between two measurements of the journal's size, also while the level is high.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_HIGH: Duration = Duration::from_millis(250);
-/// The percentage of the budget from which on it is told, …
+/// The percentage of the budget from which on it is reported.
 const HIGH: u64 = 80;
-/// … until it is below this again.
+/// The percentage below which that report ends.
 const HIGH_ENDS: u64 = 75;
-/// Work from outside is refused from here on, …
+/// The percentage of the budget from which on work from outside is refused.
 const FULL: u64 = 100;
-/// … until it is below this again.
+/// The percentage below which work from outside is accepted again.
 const FULL_ENDS: u64 = 95;
-/// A look comes early once this part of the budget has been appended.
+/// The part of the budget after which a measurement comes early, as a divisor.
 const LOOK_PART: u64 = 64;
 
 /// The part of its budget that the journal takes, in steps.
@@ -32,7 +32,7 @@ enum Level {
 }
 
 impl Level {
-    /// Returns the level after this one. A level ends at a lower share than it begins at, so that a size near a limit is reported only
+    /// Returns the next level. A level ends at a lower share than it begins at, so that a size near a limit is reported only
     /// once.
     fn after(self, percent: u64) -> Self {
         match self {
@@ -52,9 +52,10 @@ pub(crate) struct DiskBudget {
     level: AtomicU8,
     /// Bytes appended since the last look.
     appended: AtomicU64,
-    /// A look is wanted before its time.
+    /// Requests a measurement before its time.
     pub(crate) look_early: Arc<Signal>,
-    /// The budget has been used up, and the segment being written has not been finished since. Set by each look at the disk, reset by a pass.
+    /// True if the budget was used up and the current segment has not been finished since. Set by each measurement, reset by a retention
+    /// pass.
     is_to_finish: AtomicBool,
 }
 
@@ -70,17 +71,17 @@ impl DiskBudget {
         }
     }
 
-    /// Tells whether a pass is to finish the segment being written.
+    /// True if a retention pass should finish the current segment.
     pub(crate) fn is_to_finish(&self) -> bool {
         self.is_to_finish.load(Ordering::Acquire)
     }
 
-    /// A pass has finished it.
+    /// Notes that a pass has finished it.
     pub(crate) fn has_finished(&self) {
         self.is_to_finish.store(false, Ordering::Release);
     }
 
-    /// Refuses a budget of which the journal takes more than leaves room for anything, whatever is removed.
+    /// Refuses a budget so small that even an emptied journal would leave no room for new work.
     pub(crate) fn refuse_too_small(&self, needed: u64) -> Result<(), StartError> {
         match self.bytes_max {
             Some(bytes_max) if percent(needed, bytes_max) >= FULL_ENDS => {
@@ -98,12 +99,12 @@ impl DiskBudget {
         }
     }
 
-    /// Tells whether the budget leaves room for new work.
+    /// True if the budget leaves room for new work.
     pub(crate) fn has_room(&self) -> bool {
         self.level() < Level::Full
     }
 
-    /// Counts what the journal was given, so that a quick writer does not run past the budget between two looks.
+    /// Counts appended bytes, so that a quick writer does not overrun the budget between two measurements.
     pub(crate) fn has_appended(&self, bytes: u64) {
         let Some(bytes_max) = self.bytes_max else { return };
         let before = self.appended.fetch_add(bytes, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl DiskBudget {
         }
     }
 
-    /// Returns what is wrong with the budget, for people who ask the service.
+    /// Describes what is wrong with the budget, for health and operators.
     pub(crate) fn trouble(&self) -> Option<String> {
         let bytes_max = self.bytes_max?;
         let used = self.used.load(Ordering::Relaxed);
@@ -127,7 +128,7 @@ impl DiskBudget {
         ))
     }
 
-    /// Looks at the bytes that the journal takes, and returns the time until the next look; `None`: they have no bound.
+    /// Measures the journal and returns the time until the next measurement; `None` without a bound.
     pub(crate) fn look(&self, journal_bytes: Option<u64>, metrics: &Metrics) -> Option<Duration> {
         let bytes_max = self.bytes_max?;
         self.appended.store(0, Ordering::Relaxed);
@@ -143,13 +144,13 @@ impl DiskBudget {
         })
     }
 
-    /// Stores how many bytes the journal takes now, and logs a change of the level.
+    /// Stores the present size of the journal, and logs a change of the level.
     fn set(&self, bytes_max: u64, used: u64) {
         self.used.store(used, Ordering::Relaxed);
         let before = self.level();
         let level = before.after(percent(used, bytes_max));
         if before < level && level == Level::Full {
-            // Before anybody is refused: a pass that a refusal calls for is to finish the segment.
+            // Set before any refusal, because the pass that a refusal calls for is to finish the segment.
             self.is_to_finish.store(true, Ordering::Release);
         }
         self.level.store(level as u8, Ordering::Release);

@@ -30,13 +30,13 @@ use throng_journal::{Compacted, Durability, Position};
 #[cfg(feature = "services")]
 use throng_services::bus::{self, AnotherType};
 
-/// An engine: cheap to clone, shared by all who ask. [`stop`](Self::stop) it before the process ends.
+/// A running engine. Clones share it. [`stop`](Self::stop) it before the process ends.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) core: Arc<Core>,
 }
 
-/// The parts of an engine. What they need of each other they are handed; this only holds them.
+/// The parts of an engine. Each part is handed what it needs of the others; this only holds them.
 pub(crate) struct Core {
     pub(crate) context: Arc<Context>,
     pub(crate) epochs: Arc<Epochs>,
@@ -47,7 +47,7 @@ pub(crate) struct Core {
     #[cfg(feature = "projections")]
     pub(crate) projections: Arc<Projections>,
     pub(crate) retention: Arc<Retention>,
-    /// The end of the log, decoded once for all who follow it.
+    /// The end of the log, decoded once for all followers.
     pub(crate) feed: Arc<SharedFeed>,
     pub(crate) _open: Arc<OpenHost>,
 }
@@ -59,7 +59,7 @@ pub struct Health {
     pub ready: bool,
     /// Why not; neither files nor addresses are named.
     pub reason: Option<String>,
-    /// The error of the journal or the store, with files and addresses: for operators.
+    /// The error of the journal or store, with files and addresses: for operators only.
     pub detail: Option<String>,
     /// The failures that an acknowledged command survives.
     pub durability: Durability,
@@ -67,22 +67,22 @@ pub struct Health {
     pub position: Option<Position>,
     /// Entities in memory.
     pub entities: u64,
-    /// Another engine has taken over; this one takes back when that one ends.
+    /// True if another engine has taken over. This one takes back when that one ends.
     pub stands_by: bool,
     /// The journal has no room for more: commands are refused, reads are answered.
     pub storage_full: bool,
     /// Troubles that do not stop commands: checkpoints that fail, projections that are behind.
     pub troubles: Vec<String>,
-    /// Work that waits for an operator: dead messages and quarantined entities, as they were counted last.
+    /// Work that waits for an operator: dead messages and quarantined entities, as last counted.
     pub unresolved: Vec<Unresolved>,
-    /// Bytes of the journal's history, where it knows them.
+    /// The size of the journal's history, if the journal knows it.
     pub journal_bytes: Option<u64>,
     /// The number of quarantines of entities since the start.
     pub quarantines: u64,
 }
 
 impl Engine {
-    /// The kinds it knows.
+    /// Returns its kinds.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.core.context.registry
@@ -127,7 +127,8 @@ impl Engine {
                     entities,
                 )
             }
-            // Balancers would take all nodes of a hand-off for gone at once, while each of them holds its requests.
+            // During a hand-off each node holds its requests for a moment. A node that reported "down" would have balancers drop all of
+            // them at once.
             Status::Down(down) if self.core.epochs.holds_for(down) => (None, None, 0),
             Status::Down(down) => (Some(down.clone()), None, 0),
         };
@@ -178,7 +179,8 @@ impl Engine {
         troubles
     }
 
-    /// Resolves to `true` when another engine takes over, or has; to `false` when this one is gone. It does not keep the engine.
+    /// Resolves to `true` once another engine takes over, or to `false` when this one is dropped. The future does not keep the engine
+    /// alive.
     pub fn taken_over(&self) -> impl Future<Output = bool> + Send + use<> {
         let epochs = Arc::downgrade(&self.core.epochs);
         std::future::poll_fn(move |context| match epochs.upgrade() {
@@ -195,17 +197,17 @@ impl Engine {
     }
 
     #[cfg(feature = "services")]
-    /// A topic, to listen to what entities [publish](throng_core::model::Turn::publish) on it from now on.
+    /// Returns a topic to listen to for what entities [publish](throng_core::model::Turn::publish) on it from now on.
     ///
     /// # Errors
-    /// There is a topic of this name with values of another type.
+    /// [`AnotherType`]: a topic of this name has values of another type.
     pub fn topic<T: Clone + Send + Sync + 'static>(&self, topic: &Topic<T>) -> Result<bus::Topic<T>, AnotherType> {
         self.core.context.topics.listen(topic)
     }
 
-    /// Waits for the calls outside that are under way, takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of
-    /// the three is bounded by [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by
-    /// then is in the journal all the same.
+    /// Waits for calls outside that are under way, refuses new work, lets what is in flight land, makes a last checkpoint, and ends. Each
+    /// of the three waits is bounded by [`Options::drain`](crate::Options), that for the checkpoint by five seconds if that is less.
+    /// Whatever is not finished by then is in the journal.
     pub async fn stop(&self) {
         let core = &self.core;
         #[cfg(feature = "services")]
@@ -220,22 +222,22 @@ impl Engine {
     /// Returns the parts of the journal's history: writers, and segments or tables. Of each it returns the first `limit`.
     ///
     /// # Errors
-    /// The journal cannot be read.
+    /// [`throng_journal::Error`]: the journal cannot be read.
     pub async fn inventory(&self, limit: usize) -> Result<throng_journal::Inventory, throng_journal::Error> {
         self.core.context.journal.inventory(limit).await
     }
 
-    /// Makes a checkpoint now: the next start reads the journal from here.
+    /// Makes a checkpoint now. The next start then reads the journal from here.
     ///
     /// # Errors
-    /// The store or the journal failed.
+    /// [`throng_journal::Error`]: the store or the journal failed.
     pub async fn checkpoint(&self) -> Result<(), throng_journal::Error> {
         let Some(epoch) = self.core.epochs.running() else {
             return Ok(());
         };
         let (tell, told) = tokio::sync::oneshot::channel();
         let epochs = Arc::clone(&self.core.epochs);
-        // On a thread of the engine's own: it may take long, and the caller's may be a loop.
+        // Runs on a thread of the engine's: it may take long, and the caller's thread may be a loop.
         self.core.context.host.spawn(Box::pin(async move {
             let _ = tell.send(epochs.checkpoint_now(&epoch).await);
         }));
@@ -247,30 +249,32 @@ impl Engine {
         })
     }
 
-    /// Removes the history that is kept no longer, now; with `is_dry`, only says what would go. In a cluster all nodes do, each of what it owns,
-    /// and the report is of them all.
+    /// Removes the history whose retention is over; with `is_dry`, only reports it. In a cluster every node does so for its shards,
+    /// and the report covers them all.
     ///
     /// # Errors
-    /// The journal's or the store's, or a node cannot be reached; what was removed by then is gone all the same, and the next pass goes on.
+    /// [`throng_journal::Error`]: the journal or store failed, or a node cannot be reached. What was removed by then stays removed, and the
+    /// next pass continues.
     pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, throng_journal::Error> {
         self.core.retention.prune(is_dry).await
     }
 
-    /// Gives back the room of the store's file that no row needs any more, while everything goes on; a store does so by itself, too, once
-    /// there is much. `None`: this store needs it never.
+    /// Gives back unused room in the store's file, without interrupting service. A store with much unused room also does so by itself.
+    /// `None`: this store never needs it.
     ///
     /// # Errors
-    /// There is no room for a second file, one is under way already, or the store failed: it is as it was.
+    /// [`throng_journal::Error`]: there is no room for a second file, a compaction is under way, or the store failed. The file is
+    /// unchanged.
     pub async fn compact(&self) -> Result<Option<Compacted>, throng_journal::Error> {
         self.core.context.store.compact().await
     }
 
-    /// Ends an entity and overwrites all that is recorded and stored of it: its events, state, timers, idempotency keys, the messages it
-    /// sent and was sent. What is left is that an entity of this id was erased, and when. Once begun, it is carried to its end by
-    /// itself, also where the journal or the store failed meanwhile, and after a crash.
+    /// Ends an entity and overwrites all recorded and stored data of it: its events, state, timers, idempotency keys, the messages it
+    /// sent and was sent. Only the fact and time of the erasure remain. An erasure that has begun is always completed,
+    /// also after a failure of the journal or store, or a crash.
     ///
     /// # Errors
-    /// `Unknown` for an entity to which nothing has ever happened, or the engine's: the text says whether it has begun.
+    /// [`Error::Unknown`] for an entity without history; otherwise the engine's error, whose text says whether the erasure has begun.
     pub async fn erase(&self, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
         self.core.retention.erase(kind, id).await
     }
@@ -290,27 +294,26 @@ impl Engine {
         ReadModel::new(self.core.projections.clone())
     }
 
-    /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. The engine goes on serving;
-    /// readers see the rows come back, and [`Progress::is_rebuilding`] says until when they are not complete.
+    /// Restarts a projection or sink at the first event; `false` if none has this name. The engine goes on serving.
+    /// Readers see the rows come back; until [`Progress::is_rebuilding`] is false they are incomplete.
     pub fn rebuild_projection(&self, name: &str) -> bool {
         self.core.projections.rebuild(name)
     }
 
-    /// Lets a projection or sink that has stopped try the event it has stopped at again; `false` if there is none of this
+    /// Has a stopped projection or sink retry the event at which it stopped; `false` if none has this
     /// name.
     pub fn resume_projection(&self, name: &str) -> bool {
         self.core.projections.resume(name)
     }
 
-    /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names
-    /// ([`Stopped`](crate::projection::ProjectionState::Stopped)): the others of its commit are applied. The rows' offset moves past it in the
-    /// batch that says who decided it and why, so that it counts as skipped only then ([`Progress::skipped`]). A rebuild comes to the
-    /// event again.
+    /// Has a stopped projection or sink skip the event at which it stopped ([`Stopped`](crate::projection::ProjectionState::Stopped)),
+    /// which the caller names. The other events of its commit are applied. The offset moves past the event in the same batch that records
+    /// who decided this and why; [`Progress::skipped`] counts it from then on. A rebuild meets the event again.
     ///
-    /// The decision is durable when this returns; the event is gone past behind. If the projection begins anew meanwhile, nothing is skipped.
+    /// The decision is durable when this returns; the skip itself follows. If the projection is rebuilt meanwhile, nothing is skipped.
     ///
     /// # Errors
-    /// There is none of this name, it has not stopped at that event, or the decision could not be made durable in time.
+    /// None has this name, it has not stopped at that event, or the decision could not be made durable in time.
     pub async fn skip_event(&self, name: &str, event: EventOffset, by: OperatorDecision<'_>) -> Result<(), SkipError> {
         self.core.projections.skip(name, event, by).await
     }

@@ -1,4 +1,4 @@
-//! A histogram without a lock, fine enough for percentiles of a second, and shown to Prometheus by powers of two.
+//! A histogram without a lock, precise enough for percentiles within a second, and exported to Prometheus by powers of two.
 
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
@@ -12,9 +12,9 @@ use std::{
     },
 };
 
-/// Buckets of each power of two: a percentile is at most an eighth too high.
+/// The number of buckets for each power of two: a percentile is at most an eighth too high.
 const PARTS: usize = 8;
-/// The number of powers of two that are told apart; larger values count as the largest.
+/// The number of powers of two with buckets of their own. Larger values count as the largest.
 const POWERS: usize = 42;
 const BUCKETS: usize = POWERS * PARTS;
 
@@ -60,7 +60,7 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Returns a histogram of durations in seconds, from a nanosecond to an hour. Shown by buckets from 16 µs to 2 s.
+    /// Returns a histogram of durations in seconds, from a nanosecond to an hour. It is exported with buckets from 16 µs to 2 s.
     #[must_use]
     pub fn of_seconds() -> Self {
         Self::new(1e9, 14..32)
@@ -81,7 +81,7 @@ impl Histogram {
         }))
     }
 
-    /// Counts a value; one below 0 as 0.
+    /// Counts a value. A negative one counts as 0.
     pub fn observe(&self, value: f64) {
         let inner = &*self.0;
         let units = (value * inner.units) as u64;
@@ -169,13 +169,13 @@ impl Counts {
         self.count
     }
 
-    /// The sum of all values, in the unit they were observed in.
+    /// Returns the sum of all values, in the unit they were observed in.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.sum as f64 / self.units
     }
 
-    /// Returns the value that this share of the values, 0 to 1, does not exceed; `None` without a value. It is at most an eighth too high.
+    /// Returns the value that this share of the values (0 to 1) does not exceed, at most an eighth too high; `None` without values.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);

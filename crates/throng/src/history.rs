@@ -1,4 +1,4 @@
-//! An entity's history: the events that the store has indexed, then those that stand only in the log.
+//! An entity's history: the events that the store has indexed, then those that are only in the log.
 
 use crate::{
     commit::{recovering, unreadable, widen},
@@ -15,9 +15,9 @@ use throng_core::{
 };
 use throng_journal::{Address, CommitNo, Later, Position, RecordKind, StoredEvent, WriterId};
 
-/// Most bytes of payloads one page of history holds, after its first event.
+/// The most bytes of payloads on one page of history, after its first event.
 const HISTORY_BYTES_MAX: usize = 4 << 20;
-/// Commits between two events of an entity up to which both are read at once, so many bytes at a time.
+/// The most commits between two events of an entity for both to be read at once, and the bytes of such a read.
 const NEAR: u64 = 16;
 const NEAR_BYTES: usize = 1 << 20;
 
@@ -26,9 +26,9 @@ const NEAR_BYTES: usize = 1 << 20;
 pub struct History {
     /// Durable events in order, without a gap.
     pub events: Vec<StoredEvent>,
-    /// There are more after them: the page was cut by its number of events or by its bytes (4 MiB).
+    /// True if there are more events: the page was cut at its number of events or at its bytes (4 MiB).
     pub more: bool,
-    /// Events up to this one, of those asked for, are not kept any more; 0 where all are.
+    /// The last of the requested events that is no longer stored; 0 if all are.
     pub removed: u64,
 }
 
@@ -47,23 +47,24 @@ impl History {
         self
     }
 
-    /// Tells whether nothing has happened after the number that was asked for.
+    /// True if there are no events after the requested number.
     fn is_end(&self) -> bool {
         self.events.is_empty() && !self.more && self.removed == 0
     }
 }
 
 impl Engine {
-    /// An entity's durable events after a sequence number, in order, at most `limit` and 4 MiB of payloads. In a cluster, its owner is asked.
+    /// Returns an entity's durable events after a sequence number, in order: at most `limit`, and 4 MiB of payloads. In a cluster, its
+    /// owner is asked.
     ///
     /// # Errors
-    /// [`Lost`](FeedError::Lost) for a number beyond the last event: another history gave it. `Unknown` for an entity without events, or
-    /// the engine's.
+    /// [`Lost`](FeedError::Lost) for a number beyond the last event, which another history must have given. [`Engine`](FeedError::Engine)
+    /// with `Unknown` for an entity without events, or with the engine's error.
     pub async fn history(&self, kind: usize, id: &str, after: u64, limit: usize) -> Result<History, FeedError> {
         self.history_within(kind, id, after, limit, usize::MAX).await
     }
 
-    /// The same, of at most so many events and bytes of payloads; one event always.
+    /// The same, with these bounds for events and bytes of payloads. It always returns at least one event, if there is one.
     ///
     /// # Errors
     /// The errors of [`history`](Self::history).
@@ -85,7 +86,7 @@ impl Engine {
         Ok(history)
     }
 
-    /// The event of a number above 0, or what is left of the history behind it; `None` if the number is beyond the last event.
+    /// Returns the event of a number above 0, or the rest of the history if it was removed; `None` if the number is beyond the last event.
     pub(crate) async fn history_at(&self, kind: usize, id: &str, seq: u64) -> Result<Option<History>, FeedError> {
         let look = async |after| match self.history_after(kind, id, after, PageLimit::of(1)).await {
             Ok(history) => Ok(Some(history).filter(|history| !history.is_end())),
@@ -95,16 +96,16 @@ impl Engine {
         if let Some(found) = look(seq - 1).await? {
             return Ok(Some(found));
         }
-        // The owner, asked for what follows the event, waits until the event is durable.
+        // The owner waits until the event is durable, because it is asked for what follows.
         look(seq).await?;
         if let Some(found) = look(seq - 1).await? {
             return Ok(Some(found));
         }
-        // All of the history may be removed: of a store that was built anew, only its beginning says how much.
+        // All of the history may be removed. If the store was rebuilt, only the beginning of the history shows how much.
         Ok(look(0).await?.filter(|history| history.removed >= seq))
     }
 
-    /// The same without a look whether there is an event of that number.
+    /// The same without checking that there is an event of that number.
     pub(crate) async fn history_after(
         &self,
         kind: usize,
@@ -183,7 +184,7 @@ impl Core {
             let address = Address::new(name, id);
             let unavailable =
                 |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
-            // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
+            // The log comes first: events that a checkpoint moves meanwhile are then seen twice, never missed.
             let of = Box::<str>::from(id);
             let shard = epoch.executor.shard_of(hash);
             let tail = epoch.executor.visit(shard, move |shard| shard.tail(kind, hash, &of));
@@ -191,7 +192,7 @@ impl Core {
             let is_on_its_way =
                 |event: &&TailEvent| !event.is_state && event.place.position > epoch.group_commit.durable();
             if let Some(event) = tail.iter().find(|event| event.seq == after).filter(is_on_its_way) {
-                // Another node may have read the event before this one hears that it is durable.
+                // Another node may have read the event before this one learns that it is durable.
                 let until = context.until(Some(context.options.deadline));
                 let durable = epoch
                     .group_commit
@@ -214,10 +215,10 @@ impl Core {
                 let last = events.last().map_or(after, |event| event.seq);
                 tail.retain(|event| event.seq > last);
                 match tail.first() {
-                    // Numbers have no gaps: between the two is what the store left out for its bytes. Before the first there may be one:
-                    // what is not kept any more.
+                    // Numbers have no gaps, so a gap is what the store left out for its bytes. Only before the first event may there be
+                    // another reason: the events are no longer stored.
                     Some(first) => more = !events.is_empty() && first.seq != last + 1,
-                    // Also what the store left out; one event it always gives.
+                    // The store may have left out some. It always returns at least one event.
                     None if !events.is_empty() => more = !stored(last, 1, 0).await.map_err(unavailable)?.is_empty(),
                     None => {}
                 }
@@ -236,7 +237,7 @@ impl Core {
                 Some(_) => 0,
                 None if more => 0,
                 None => match self.recorded(&address).await.map_err(unavailable)?.max(stated) {
-                    // A store that was built anew has the state alone.
+                    // A rebuilt store has only the state.
                     0 if after == 0 => {
                         let version = context.registry.kinds()[kind].state_version;
                         let stored = now_or_later(context.store.load(&address, version)).await;
@@ -259,14 +260,14 @@ impl Core {
         })
     }
 
-    /// Returns up to which event the log says what an entity is, so that its events need not be kept.
+    /// Returns the last event whose resulting state is in the log, so that events up to it need not be kept.
     async fn recorded(&self, address: &Address) -> Result<u64, throng_journal::Error> {
         let row = now_or_later(self.context.store.system(&base_row(address))).await?;
         let seq = row.and_then(|row| row.first_chunk::<8>().copied());
         Ok(seq.map_or(0, u64::from_be_bytes))
     }
 
-    /// Reads events that stand only in the log: those that stand close together at once.
+    /// Reads events that are only in the log; those close to each other with one read.
     async fn read_tail(
         &self,
         (kind, id): (&str, &str),
@@ -309,8 +310,8 @@ impl Core {
     }
 }
 
-/// Returns how many of the events fit into a page that already has `bytes` of payloads. At most `limit` fit; an empty page always takes its
-/// first event.
+/// Returns how many of the events fit on a page that already has `bytes` of payloads: at most `limit`, and on an empty page at least
+/// one.
 fn fitting(tail: &[TailEvent], limit: usize, bytes: usize, bytes_max: usize) -> usize {
     let mut total = bytes;
     tail.iter()

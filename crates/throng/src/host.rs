@@ -1,4 +1,4 @@
-//! The engine's needs of the world: clocks, entropy, tasks. The simulator brings its own.
+//! The engine's access to clocks, entropy and tasks. The simulator has its own.
 
 use crate::model::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
@@ -21,44 +21,45 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Host: Send + Sync + 'static {
     /// The time of day.
     fn now(&self) -> Timestamp;
-    /// Microseconds of a clock that never goes back, from any origin.
+    /// Returns microseconds of a monotonic clock, from any origin.
     fn elapsed_micros(&self) -> u64;
-    /// Microseconds of CPU this thread has used, where that is known: what took long without it was not at work.
+    /// Returns the microseconds of CPU that this thread has used, if known. Work that took long without using CPU was waiting.
     fn thread_cpu_micros(&self) -> Option<u64> {
         None
     }
-    /// A number nobody can guess.
+    /// Returns a number that nobody can guess.
     fn entropy(&self) -> u128;
-    /// Runs a task beside the callers.
+    /// Runs a task in the background.
     fn spawn(&self, task: Task);
-    /// Runs code of others that calls the world outside, where it holds up no task of the engine, and none of another worker.
+    /// Runs user code that calls outside providers, so that it delays neither the engine's tasks nor another worker's.
     fn spawn_outside(&self, _worker: &'static str, task: Task) {
         self.spawn(task);
     }
     /// Resolves after this long.
     fn sleep(&self, duration: Duration) -> Task;
-    /// Wakes the task that is polled once its loop has looked at its sockets again: not only behind what is ready by now.
+    /// Wakes the task that is polled once its loop has looked at its sockets again, and not just after the tasks that are ready now.
     fn wake_behind_arrivals(&self, context: &mut task::Context<'_>) {
         context.waker().wake_by_ref();
     }
-    /// Ends the tasks; the engine is gone.
+    /// Ends the tasks: the engine is gone.
     fn close(&self) {}
 }
 
-/// A time of day that grows by so much more than the clock that never goes back was set forward, or the machine slept.
+/// The lead over the monotonic clock by which the time of day must grow to count as set forward. The machine may also have slept.
 const JUMP_MICROS: i64 = 100_000;
-/// Time of day that may have passed since a look at the other clock before both are looked at anew.
+/// The time of day that may pass after a look at the other clock before both are read again.
 const MOMENT_MICROS: i64 = 1_000;
-/// The part by which each look approaches a time of day that was set back: a timer is late by a hundredth at most.
+/// The part by which each look approaches a time of day that was set back. A timer is late by a hundredth at most.
 const SLEW_MICROS: i64 = 1_000;
 
-/// A host whose time of day goes on where it is set back, from where it was, until the clock has caught up: a timer that is set for two seconds
-/// from now fires in two seconds.
+/// A host whose time of day never goes back. If the clock is set back, its time goes on from where it was until the clock has caught up,
+/// so that a timer set for two seconds from now fires in two seconds.
 pub(crate) struct SteadyHost {
     host: Arc<dyn Host>,
-    /// The lead of the time of day over the clock that never goes back. Each caller that sees more raises it; only [`look`](Self::look) lowers it.
+    /// The lead of the time of day over the monotonic clock. Each caller that sees a greater one raises it; only [`look`](Self::look)
+    /// lowers it.
     ahead_micros: AtomicI64,
-    /// The same as the clock had it at the last look.
+    /// The lead that the clock had at the last look. Written by [`look`](Self::look) alone.
     seen_micros: AtomicI64,
 }
 
@@ -73,7 +74,7 @@ impl SteadyHost {
         steady
     }
 
-    /// Looks at the time of day, ten times a second; `true`: it was set forward since the last look.
+    /// Compares the clocks, ten times a second; returns true if the time of day was set forward since the last look.
     pub(crate) fn look(&self) -> bool {
         let ahead = self.clocks().0;
         let seen = self.seen_micros.swap(ahead, Ordering::Relaxed);
@@ -88,7 +89,8 @@ impl SteadyHost {
         ahead.saturating_sub(seen) > JUMP_MICROS
     }
 
-    /// The lead of the time of day, and the clock that never goes back. A caller that does not run between the two sees less than there is.
+    /// Returns the lead of the time of day, and the monotonic clock. A caller that is suspended between the two reads sees too small a
+    /// lead.
     fn clocks(&self) -> (i64, i64) {
         let day = self.host.now().micros;
         let elapsed = i64::try_from(self.host.elapsed_micros()).unwrap_or(i64::MAX);
@@ -97,13 +99,13 @@ impl SteadyHost {
 }
 
 impl SteadyHost {
-    /// The time of day a moment after the clock that never goes back was read: [`now`](Host::now), without reading that clock again.
+    /// Returns [`now`](Host::now) right after the monotonic clock was read, without reading that clock again.
     pub(crate) fn just_after(&self, elapsed_micros: u64) -> Timestamp {
         let elapsed = i64::try_from(elapsed_micros).unwrap_or(i64::MAX);
         let known = self.ahead_micros.load(Ordering::Acquire).saturating_add(elapsed);
         match self.host.now().micros.saturating_sub(known) <= MOMENT_MICROS {
             true => Timestamp { micros: known },
-            // The time of day was set forward, or the moment was a long one.
+            // The time of day was set forward, or this caller was suspended.
             false => self.now(),
         }
     }
@@ -163,7 +165,7 @@ impl Drop for OpenHost {
     }
 }
 
-/// Wakes one task. A signal that comes while the task is busy is kept for its next look.
+/// Wakes one task. A signal sent while the task is busy is kept until its next poll.
 #[derive(Default)]
 pub(crate) struct Signal {
     state: Mutex<(bool, Option<Waker>)>,
@@ -179,7 +181,7 @@ impl Signal {
         }
     }
 
-    /// Takes the signal if there was one since the last look; otherwise the next one wakes this waker.
+    /// Takes the signal if there was one since the last poll; otherwise the next one wakes this waker.
     pub(crate) fn poll(&self, waker: &Waker) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut state.0) {
@@ -189,8 +191,8 @@ impl Signal {
         false
     }
 
-    /// Has the next signal wake this waker, whatever came before: for a task that looks by itself whether there is something to do, and looks only
-    /// then, so that nothing comes unseen between the two.
+    /// Has the next signal wake this waker, whatever came before. A task should look for work only after this call: then no signal is
+    /// missed in between.
     pub(crate) fn watch(&self, waker: &Waker) {
         while self.poll(waker) {}
     }
@@ -205,7 +207,7 @@ impl Signal {
     }
 }
 
-/// Lets others of this thread run: a task that always has more to do would starve them.
+/// Lets other tasks of this thread run. A task that always has more to do would starve them.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
@@ -218,13 +220,13 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// Microseconds that a task of the engine works before others of its thread run: those that it has woken, above all the committer, wait for it.
+/// The microseconds for which a task of the engine works before others of its thread run. The committer above all waits for it.
 const SLICE_MICROS: u64 = 500;
 
-/// The work of a task that has much to do, since others of its thread have run.
+/// The time that a busy task has worked since others of its thread have run.
 pub(crate) struct Slice<'a> {
     host: &'a dyn Host,
-    /// Written by the task alone, also where several futures of it share the slice.
+    /// Written only by the task's futures, on one thread at a time.
     begun: AtomicU64,
 }
 
@@ -234,18 +236,18 @@ impl<'a> Slice<'a> {
         Self { host, begun }
     }
 
-    /// Tells whether the task has worked long enough at this time of the host's clock.
+    /// True if the task has worked long enough at this time of the host's clock.
     pub(crate) fn is_over(&self, now: u64) -> bool {
         now.saturating_sub(self.begun.load(Ordering::Relaxed)) >= SLICE_MICROS
     }
 
-    /// Lets others run once the slice is over. Of several futures that share it, the first begins the next one, and the others go on in that.
+    /// Lets others run once the slice is over. Several futures may share a slice; the first that pauses begins the next one for all.
     pub(crate) async fn pause(&self) {
         while self.is_over(self.host.elapsed_micros()) {
             let begun = self.begun.load(Ordering::Relaxed);
             yield_now().await;
             let now = self.host.elapsed_micros();
-            // Others may have begun it, and worked in it for long.
+            // Another future may have begun it, and worked in it for long.
             let _ = self
                 .begun
                 .compare_exchange(begun, now, Ordering::Relaxed, Ordering::Relaxed);
@@ -253,12 +255,12 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// The real world: an engine's is two threads of a tokio runtime of its own, so that a slow checkpoint stalls neither a gateway's loop nor
-/// a caller's runtime.
+/// The real host. It has two threads with a tokio runtime of its own, so that a slow checkpoint blocks neither a gateway's loop nor the
+/// caller's runtime.
 pub struct TokioHost {
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
     handle: tokio::runtime::Handle,
-    /// Runtimes of the workers of calls, each begun by its first call, on a host with a runtime of its own.
+    /// The runtimes of the workers of calls, each started at its first call, if the host has its own runtime.
     outside: Mutex<HashMap<&'static str, tokio::runtime::Runtime>>,
     start_micros: u64,
 }
@@ -267,7 +269,7 @@ impl TokioHost {
     /// Starts the runtime.
     ///
     /// # Errors
-    /// The system gives no threads.
+    /// [`std::io::Error`]: the system has no threads left.
     pub fn new() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -282,7 +284,7 @@ impl TokioHost {
         })
     }
 
-    /// A host on somebody else's runtime, which has a clock: its tasks end with that.
+    /// Returns a host on the caller's runtime, which must have a timer. Its tasks end with that runtime.
     #[must_use]
     pub fn on(handle: tokio::runtime::Handle) -> Self {
         Self {
@@ -294,11 +296,11 @@ impl TokioHost {
     }
 }
 
-/// Returns the microseconds that a clock shows. It is called several times for each command, and skips the checks of [`std::time`], which
+/// Returns the microseconds of a clock. It is called several times for each command, and skips the checks of [`std::time`], which
 /// cost as much as reading the clock.
 fn micros_of(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
-    // Only a time of day that was set wrongly is before its origin.
+    // Only a wrongly set time of day is before its origin.
     time.tv_sec.max(0).cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
 }
 
@@ -325,7 +327,7 @@ impl Host for TokioHost {
     }
 
     fn spawn_outside(&self, worker: &'static str, task: Task) {
-        // On somebody else's runtime there is only that.
+        // A host on the caller's runtime has no other.
         if lock(&self.runtime).is_none() {
             return self.spawn(task);
         }
@@ -348,13 +350,13 @@ impl Host for TokioHost {
     }
 
     fn sleep(&self, duration: Duration) -> Task {
-        // The sleep uses the timer of the engine's runtime: the caller may be on no runtime, or on one without a timer.
+        // The sleep needs the timer of the engine's runtime: the caller may be on no runtime, or on one without a timer.
         let _clock = self.handle.enter();
         Box::pin(tokio::time::sleep(duration))
     }
 
     fn wake_behind_arrivals(&self, context: &mut task::Context<'_>) {
-        // Its first poll has the waker woken after the runtime's next look at its sockets.
+        // The first poll of `yield_now` has the waker woken after the runtime's next look at its sockets.
         let _ = std::pin::pin!(tokio::task::yield_now()).poll(context);
     }
 

@@ -1,4 +1,4 @@
-//! Inspection for people: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
+//! Read-only inspection for people: the entities there are, which of them are hot, and the state of each.
 
 pub use crate::executor::Pending;
 pub use throng_core::shard::{ChildrenPage, Glance, HotEntity, Inspect, Inspected, Load, TimerView, Whereabouts};
@@ -24,18 +24,18 @@ pub struct Population {
     pub known: usize,
     /// The entities whose state is in memory; the others are loaded when they are asked.
     pub resident: usize,
-    /// The quarantined entities: those in memory that cannot be brought back, and all that an operator has quarantined.
+    /// The quarantined entities: those in memory that cannot be loaded, and all that an operator has quarantined.
     pub quarantined: usize,
 }
 
-/// Counts and sizes of one shard.
+/// The counts and sizes of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardNow {
     /// Its number, from 0 to one below the engine's shards.
     pub shard: ShardId,
     /// The load that counts against the memory budget.
     pub load: Load,
-    /// Commands, queries, messages and timers it has executed since the engine started, or recovered.
+    /// The number of commands, queries, messages and timers executed since the engine started or recovered.
     pub done: u64,
 }
 
@@ -43,7 +43,7 @@ impl Engine {
     /// Returns the number of entities of each kind, in the order of the kinds.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn populations(&self) -> Answered<Vec<Population>> {
         let kinds = self.core.context.registry.kinds().len();
         let epoch = self.core.epochs.current()?;
@@ -62,10 +62,10 @@ impl Engine {
         Ok(all)
     }
 
-    /// All shards, as they are.
+    /// Returns the counts of all shards.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn shards(&self) -> Answered<Vec<ShardNow>> {
         let epoch = self.core.epochs.current()?;
         let mut all = Vec::new();
@@ -80,11 +80,11 @@ impl Engine {
         Ok(all)
     }
 
-    /// The entities that were asked most in the last four to eight seconds, the hottest first, at most so many. `seen_per_second` is
+    /// Returns the entities asked most in the last four to eight seconds, at most `limit`, the hottest first. `seen_per_second` is
     /// [sampled](crate::SAMPLED_ONE_IN).
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn hot(&self, limit: usize) -> Answered<Vec<HotEntity>> {
         let epoch = self.core.epochs.current()?;
         let now = self.core.context.host.now();
@@ -98,10 +98,10 @@ impl Engine {
         Ok(all)
     }
 
-    /// Returns what is known of these entities without loading them; `None` for an entity of which nothing is known.
+    /// Returns what is known of these entities without loading them; `None` for an entity without any information.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn glances(&self, of: &[(usize, &str)]) -> Answered<Vec<Option<Glance>>> {
         let epoch = self.core.epochs.current()?;
         let mut by_shard: BTreeMap<ShardId, Vec<(usize, usize, u64, String)>> = BTreeMap::new();
@@ -125,10 +125,10 @@ impl Engine {
         Ok(all)
     }
 
-    /// An entity, as it is; it is brought back for that if need be.
+    /// Returns the details of an entity. It is loaded if necessary.
     ///
     /// # Errors
-    /// It cannot be brought back, or the engine's.
+    /// [`Error::Quarantined`]: it cannot be loaded. Otherwise the engine's error.
     pub async fn inspect(&self, kind: usize, id: &str, wanted: Inspect) -> Answered<Inspected> {
         let core = &self.core;
         let look = Box::new(
@@ -152,7 +152,7 @@ impl Engine {
         let found: Option<Result<Inspected, String>> = None;
         let answer = Typed {
             slot: Box::new(found),
-            // Only its own node can say all of it.
+            // Only its own node has all the details.
             read: |_, _| {},
         };
         let target = core.context.target(kind, id.to_owned().into())?;
@@ -178,10 +178,10 @@ impl Engine {
         }
     }
 
-    /// An entity's timers, at most so many.
+    /// Returns an entity's timers, at most `limit`.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn timers_of(&self, kind: usize, id: &str, limit: usize) -> Answered<Vec<TimerView>> {
         let epoch = self.core.epochs.current()?;
         let shard = epoch.executor.shard_of(self.core.context.target(kind, id.into())?.hash);
@@ -204,10 +204,10 @@ impl Engine {
         Ok(timers)
     }
 
-    /// Timers that could not be fired and are tried again, at most so many.
+    /// Returns timers that could not be fired and are being retried, at most `limit`.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn late_timers(&self, limit: usize) -> Answered<Vec<TimerView>> {
         let epoch = self.core.epochs.current()?;
         let mut all = Vec::new();
@@ -222,7 +222,7 @@ impl Engine {
         Ok(all)
     }
 
-    /// Messages in memory that an entity has sent, and that are on their way to it, at most so many of each.
+    /// Returns messages in memory from and to an entity, at most `limit` of each.
     #[must_use]
     pub fn pending_messages(&self, kind: &str, id: &str, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
         let of = Address::new(kind, id);

@@ -1,7 +1,7 @@
 //! Throng: an engine for stateful services that must survive a surge.
 //!
-//! A service is written as small single-threaded, event-sourced [`Entity`](model::Entity) types. The [`Engine`] runs
-//! millions of them: it executes commands in place under their shard's lock, gathers what they record in the open
+//! A service consists of small single-threaded, event-sourced [`Entity`](model::Entity) types. The [`Engine`] runs
+//! millions of them: it executes commands under their shard's lock, gathers their records in the open
 //! commit, writes and syncs it with one call each, and only then answers.
 //!
 //! ```
@@ -134,7 +134,7 @@ pub use travel::{AsOf, TravelError};
 #[cfg(all(doctest, feature = "services"))]
 #[doc = include_str!("../../../docs/services.md")]
 struct ServicesPage;
-/// Services on queues, for what is no entity and no actor; their statistics and checks have a place in
+/// Services on queues, for work that is neither an entity nor an actor. Their statistics and checks are reported by
 /// [`Engine::stats`] and [`Engine::checks`].
 #[cfg(feature = "services")]
 pub use throng_services as services;

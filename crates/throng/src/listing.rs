@@ -15,10 +15,10 @@ use throng_journal::{EntityHead, ShardSet};
 type Found = BTreeMap<Box<str>, u64>;
 
 impl Engine {
-    /// The entities of a kind in the order of their ids, after an id, at most `limit`; in a cluster, those of all nodes.
+    /// Returns the entities of a kind after an id, in the order of their ids, at most `limit`; in a cluster, those of all nodes.
     ///
     /// # Errors
-    /// The engine is not ready, its store cannot be read, or another node cannot be reached.
+    /// [`Error::Unavailable`]: the engine is not ready, its store cannot be read, or another node cannot be reached.
     pub async fn entities(
         &self,
         kind: usize,
@@ -28,7 +28,7 @@ impl Engine {
         let core = &self.core;
         let name = core.context.registry.kinds()[kind].name;
         let mut found = Found::new();
-        // Every shard is asked once, whichever node owns it at that time.
+        // Each shard is asked once, whichever node owns it at that time.
         let mut left = ShardSet::first(core.context.registry.shards());
         loop {
             let next = left.iter().next();
@@ -63,7 +63,7 @@ impl Engine {
                 found.pop_last();
             }
         }
-        // The store last: what a checkpoint moves meanwhile is then seen twice, never missed.
+        // The store comes last: entities that a checkpoint moves meanwhile are then seen twice, never missed.
         let stored = core.context.store.entities(name, after, limit).await;
         let stored = stored.map_err(|error| unreadable(format!("the entities of {name} cannot be listed"), &error))?;
         for head in stored {
@@ -75,7 +75,7 @@ impl Engine {
     }
 }
 
-/// The first entities of a kind that have events on this node which the store may not have.
+/// Returns the first entities of a kind on this node whose events the store may not have yet.
 pub(crate) async fn fresh(
     epoch: &Epoch,
     kind: usize,

@@ -80,15 +80,15 @@ impl Metrics {
     /// Writes all as Prometheus (OpenMetrics) text.
     ///
     /// # Errors
-    /// Only those of `out`.
+    /// Only an error of `out`.
     pub fn encode(&self, out: &mut String) -> std::fmt::Result {
         text::encode(out, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All of it in the plain text format of Prometheus (0.0.4), which every scraper reads.
+    /// Writes all metrics in the plain text format of Prometheus (0.0.4), which every scraper reads.
     ///
     /// # Errors
-    /// Only those of `out`.
+    /// Only an error of `out`.
     pub fn encode_plain(&self, out: &mut String) -> std::fmt::Result {
         let mut text = String::new();
         self.encode(&mut text)?;
@@ -114,7 +114,7 @@ impl Metrics {
         (self.done.get(), self.refused.get(), self.failed.get())
     }
 
-    /// Commands that waited behind others because their entity had its share of the turn.
+    /// Returns the number of commands that waited behind others because their entity had used its share of the batch.
     #[must_use]
     pub fn commands_deferred(&self) -> u64 {
         self.deferred.get()
@@ -127,7 +127,7 @@ impl Metrics {
     }
 }
 
-/// OpenMetrics as the older format: a counter is declared under its samples' name, and there is no unit and no end.
+/// Converts OpenMetrics to the older format: a counter is declared under the name of its samples, and there is no unit and no end mark.
 fn plain(text: &str, out: &mut String) {
     let mut help = None;
     for line in text.lines() {

@@ -6,49 +6,49 @@ use throng_core::model::{Keep, Timestamp};
 /// Limits and intervals of an engine. Every one has a default that suits a node of a few cores.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The node's name in the journal; one engine a name at a time.
+    /// The node's name in the journal. Only one engine of a name may run at a time.
     pub node: String,
-    /// Bytes all entities in memory may take, with what is on its way to the store. Least recently used ones are
-    /// passivated beyond it.
+    /// Bytes that all entities in memory may take, together with data on its way to the store. Beyond it, least recently used
+    /// entities are passivated.
     pub memory_bytes_max: usize,
     /// A checkpoint at least this often.
     pub checkpoint_every: Duration,
     /// A checkpoint after this many bytes of commits.
     pub checkpoint_bytes: u64,
     /// Bytes of the open commit beyond which work from outside waits for the next one.
-    /// At most 16 MiB count, whatever is set.
+    /// Values above 16 MiB count as 16 MiB.
     pub commit_bytes_max: usize,
-    /// Work of one entity in a turn of a gateway's loop beyond which its commands wait behind those of others: a quarter of
-    /// the turn.
+    /// The time that one entity may use in a batch of a gateway's loop before its commands wait behind those of others. It is a quarter of
+    /// the batch.
     pub entity_turn: Duration,
-    /// The time that a caller waits if it does not say.
+    /// The longest wait of a caller that sets no deadline.
     pub deadline: Duration,
     /// Estimated wait beyond which work from outside is refused.
     pub wait_max: Duration,
-    /// Commands waiting for one shard's lock.
+    /// The most commands that wait for one shard's lock.
     pub inbox_max: usize,
-    /// Messages between entities kept in memory, in an eighth of its bytes; more wait in the log.
+    /// The most messages between entities in memory, within an eighth of the memory. More of them wait in the log.
     pub outbox_max: usize,
-    /// Messages delivered in the turn that sent them.
+    /// The most messages delivered in the batch that sent them.
     pub deliveries_per_turn: usize,
-    /// The time that a graceful stop waits for what is in flight.
+    /// The longest wait of a graceful stop for what is in flight.
     pub drain: Duration,
-    /// The time for which the events of a kind are kept, where that is not what the kind says.
+    /// The retention of a kind's events, if it differs from the kind's own.
     pub keep: BTreeMap<String, Keep>,
-    /// The time between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
-    /// [`Duration::MAX`]: only when [asked](crate::Engine::prune).
+    /// The interval of retention passes; `None`: a sixteenth of the shortest retention. [`Duration::MAX`]: only on
+    /// [request](crate::Engine::prune).
     pub prune_every: Option<Duration>,
-    /// A projection that has been behind for so long does not hold up the removal of what it has not read. Without, all do.
+    /// The time after which a projection that is behind no longer keeps unread history from being removed. `None`: it always does.
     pub left_behind_after: Option<Duration>,
-    /// Bytes the journal may take of the disk, with its store and read models where they are files. From 80 % on that is told; from
-    /// 100 % on commands are refused and reads go on, as on a full disk. Without, the disk is the bound.
+    /// Bytes of disk that the journal may take, with its store and read models if these are files. From 80 % on this is reported; from 100
+    /// % on commands are refused and reads go on, as on a full disk. `None`: the disk is the bound.
     pub disk_bytes_max: Option<u64>,
     /// Runs the projections and sinks; without, their read models stay as they are.
     pub projections: bool,
-    /// Answers queries only, as a copy of a service should that must not act. Commands, erasures and passes of retention are refused;
+    /// Only answers queries, for a copy of a service that must not act. Commands, erasures and retention passes are refused;
     /// no timer fires, no message is delivered, no sink runs, no call is made.
     pub quiet: bool,
-    /// The time at which the journal was served instead of the one that it is a copy of. Calls begun before are not made any more: their
+    /// The time at which this journal, a copy, was first served in place of its original. Calls begun before it are not made again: their
     /// outcome is `Unknown`.
     pub restored_at: Option<Timestamp>,
 }

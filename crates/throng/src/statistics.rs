@@ -3,14 +3,14 @@
 use crate::{engine::Engine, epoch::LastCheckpoint, histogram::Counts};
 use std::sync::atomic::Ordering;
 
-/// The counters of an engine since its start, and what it holds now.
+/// The counters of an engine since its start, and its present sizes.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    /// Commands that were accepted since the start.
+    /// Commands accepted since the start.
     pub done: u64,
-    /// Commands the entity said no to.
+    /// Commands that the entity rejected.
     pub refused: u64,
-    /// Commands the engine said no to.
+    /// Commands that the engine refused.
     pub failed: u64,
     /// Queries that were answered since the start.
     pub queries: u64,
@@ -24,9 +24,9 @@ pub struct Statistics {
     pub storage_full: u64,
     /// Commands and queries refused because the engine is not ready.
     pub unavailable: u64,
-    /// Commands that waited behind others because their entity had its share of the turn.
+    /// Commands that waited behind others because their entity had used its share of the batch.
     pub deferred: u64,
-    /// Commands that were at work for over a millisecond.
+    /// Commands that took over a millisecond of work.
     pub slow: u64,
     /// Entities brought back from the store.
     pub loads: u64,
@@ -44,7 +44,7 @@ pub struct Statistics {
     pub entity_bytes: u64,
     /// Bytes on their way to the store.
     pub pending_bytes: u64,
-    /// Bytes that others of the process hold of the engine's memory.
+    /// Bytes of the engine's memory that others than entities hold.
     pub outside_bytes: u64,
     /// Messages between entities waiting in memory.
     pub outbox: u64,
@@ -56,22 +56,22 @@ pub struct Statistics {
     pub commits_behind: Option<u64>,
     /// The last checkpoint since the start.
     pub checkpoint: Option<LastCheckpoint>,
-    /// The engine takes commands now: it has recovered, is not sealed, and is not stopping.
+    /// True if the engine takes commands: it has recovered, is not sealed, and is not stopping.
     pub is_ready: bool,
     /// The journal has room for more.
     pub has_room: bool,
-    /// Bytes of the journal's history, where it knows them.
+    /// The size of the journal's history, if the journal knows it.
     pub journal_bytes: Option<u64>,
 }
 
 impl Engine {
-    /// Bytes the journal takes of the disk, with what stands beside it in the same place, where it knows them.
+    /// Returns the bytes that the journal takes of the disk, with other files in the same place, if known.
     #[must_use]
     pub fn disk_bytes(&self) -> Option<u64> {
         self.core.context.journal.disk_bytes()
     }
 
-    /// Returns the counters and what the engine holds now. Reads some fifty numbers, and blocks nobody.
+    /// Returns the counters and present sizes. It reads some fifty numbers without blocking.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let context = &self.core.context;

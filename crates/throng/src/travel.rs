@@ -1,5 +1,5 @@
-//! An entity as it was after any of its events, and what a command would have come to then. Nothing is recorded, and the entity that
-//! lives is not touched.
+//! An entity as it was after any of its events, and the outcome that a command would have had then. Nothing is recorded, and the living
+//! entity is not touched.
 
 use crate::{commit::unreadable, engine::Engine, feed::PageLimit};
 use throng_core::{
@@ -8,7 +8,7 @@ use throng_core::{
 };
 use throng_journal::{Address, Place, Record, RecordKind, StoredEvent};
 
-/// Events that are read from the nearest state that is known.
+/// The most events that are read from the nearest known state.
 const EVENTS_MAX: u64 = 200_000;
 const PAGE_EVENTS: usize = 1_000;
 /// States that are larger are not remembered on the way.
@@ -17,25 +17,25 @@ const REMEMBERED_STATE_BYTES_MAX: usize = 256 << 10;
 /// The state of an entity right after one of its events.
 pub struct AsOf {
     id: String,
-    /// The event; 0: before the first.
+    /// The event's number; 0: before the first.
     pub seq: u64,
-    /// The time when that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
+    /// The time of that event, microseconds since 1970-01-01 UTC; `None` for 0, or if it is no longer stored.
     pub at_micros: Option<i64>,
     /// The state after it, as JSON.
     pub state: String,
     check: Box<dyn KindCheck>,
 }
 
-/// The reason why there is no such moment.
+/// The reason why the state cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum TravelError {
-    /// The engine could not read it, for a reason that is not this entity's.
+    /// The engine's error, which does not concern this entity.
     #[error(transparent)]
     Engine(Error<JsonRejection>),
-    /// The events before are not kept any more.
+    /// The events up to there are no longer stored.
     #[error("what it was after event {seq} is not known any more: {why}")]
     Gone {
-        /// The event that was asked for.
+        /// The requested event.
         seq: u64,
         /// A sentence that says what is missing.
         why: &'static str,
@@ -43,7 +43,7 @@ pub enum TravelError {
     /// The entity has not had so many events.
     #[error("it has had {last} events, and none of number {seq} yet")]
     Future {
-        /// The event that was asked for.
+        /// The requested event.
         seq: u64,
         /// The entity's last event.
         last: u64,
@@ -60,10 +60,11 @@ pub enum TravelError {
 }
 
 impl Engine {
-    /// An entity after one of its events, read from what is kept of it.
+    /// Returns an entity's state after one of its events, from its stored history.
     ///
     /// # Errors
-    /// See [`TravelError`].
+    /// [`TravelError::Gone`] if the history is no longer stored, [`TravelError::Future`] if there is no such event yet,
+    /// [`TravelError::Engine`] otherwise.
     pub async fn as_of(&self, kind: usize, id: &str, seq: u64) -> Result<AsOf, TravelError> {
         let core = &self.core;
         let of_kind = core.context.registry.kinds().get(kind);
@@ -129,11 +130,11 @@ impl Engine {
             {
                 core.retention.remembered.put(&address, reached, state);
             }
-            // Others have their turn between two pages.
+            // Other tasks run between two pages.
             crate::host::yield_now().await;
         }
         if at_micros.is_none() && seq > 0 {
-            // The state was one that is kept; its event may be gone.
+            // The state was stored; its event may be gone.
             let page = self.history_after(kind, id, seq - 1, PageLimit::of(1)).await;
             let page = page.map_err(TravelError::Engine)?;
             let event = page.events.first().filter(|event| event.seq == seq);
@@ -153,7 +154,7 @@ impl Engine {
         })
     }
 
-    /// The latest state that is kept from up to an event: its event, what was recorded, and in which version.
+    /// Returns the latest stored state not after an event: its event, its bytes, and their version.
     async fn base(&self, of: &Address, version: u16, upto: u64) -> Result<Option<(u64, Vec<u8>, u16)>, TravelError> {
         let stored = crate::executor::now_or_later(self.core.context.store.load(of, version)).await;
         let stored = stored.map_err(|error| {
@@ -169,7 +170,7 @@ impl Engine {
     /// Decides a command on the state of that moment. Nothing is recorded.
     ///
     /// # Errors
-    /// It is not known what the entity was then.
+    /// The reason why the state at that moment is not known.
     pub fn suppose(
         &self,
         mut then: AsOf,
@@ -193,7 +194,7 @@ impl Engine {
     }
 }
 
-/// The place of a record that is made here, and so stands in no stream.
+/// The position of a record that is made here and is in no stream.
 const NOWHERE: Place = Place {
     position: throng_journal::Position::new(throng_journal::WriterId(0), throng_journal::CommitNo(0)),
     offset: 0,

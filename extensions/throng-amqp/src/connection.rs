@@ -34,18 +34,20 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// The longest time for connecting, the handshakes included.
+/// The longest time to connect, including the handshakes.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Bounds one attempt to reach one address. The next attempt finds a broker that came back meanwhile sooner than this one would.
+/// The longest time to reach one address. A new attempt finds a broker that came back sooner than a longer wait would.
 const DIAL_MAX: Duration = Duration::from_secs(2);
-/// The most time between two attempts to connect, and half of it more at random: a broker that is back is used within three seconds.
+/// The longest pause between attempts to connect, to which up to half is added at random. So a broker that is back is used within three
+/// seconds.
 pub(crate) const RECONNECT: Duration = Duration::from_millis(1_500);
-/// The longest frame, where nobody has said.
+/// The longest frame, if none was negotiated.
 pub(crate) const FRAME_BYTES: usize = 128 << 10;
-/// The heartbeat where the address does not say, in seconds: a broker that is silent for twice as long is taken for dead.
+/// The default heartbeat in seconds. A broker silent for twice as long counts as lost.
 const HEARTBEAT_SECONDS: u16 = 10;
 
-/// The address and login of a broker: `amqp://user:password@host:port/virtual-host`, `amqps://` under TLS. Shown without user and password.
+/// The address and login of a broker: `amqp://user:password@host:port/virtual-host`, with TLS `amqps://`. Printed without user and
+/// password.
 #[derive(Clone)]
 pub struct Broker {
     uri: AMQPUri,
@@ -56,7 +58,7 @@ impl FromStr for Broker {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        // Without what may be a password.
+        // The part that may hold a password is left out.
         let shown = || text.rsplit_once('@').map_or(text, |(_, place)| place).to_owned();
         let mut uri: AMQPUri = text.parse().map_err(|_| Error::Address(shown()))?;
         uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
@@ -80,14 +82,14 @@ impl fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// Trusts these certificates, a PEM file, besides the system's.
+    /// Trusts the certificates in this PEM file in addition to the system's.
     #[must_use]
     pub fn trust(mut self, root_certificates: impl Into<PathBuf>) -> Self {
         self.root_certificates = Some(root_certificates.into());
         self
     }
 
-    /// Connects; `name` is what the broker's operators see.
+    /// Connects. The broker's operators see `name`.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, Error> {
         let tls = match self.uri.scheme {
             AMQPScheme::AMQP => None,
@@ -97,7 +99,7 @@ impl Broker {
             place: self.to_string(),
             why,
         };
-        // Trying again is ours: only who waits knows for how long.
+        // The library must not reconnect itself: only the caller knows how long to wait.
         let properties = ConnectionProperties::default()
             .with_connection_name(name.into())
             .configure_backoff(|backoff| backoff.with_max_times(0));
@@ -129,7 +131,7 @@ impl Broker {
     }
 }
 
-/// The failures of reaching a broker.
+/// The result of an attempt to reach a broker.
 enum Found {
     Nobody,
     Refused,
@@ -152,7 +154,7 @@ fn found(error: &lapin::Error) -> Found {
     }
 }
 
-/// The pauses between attempts to connect.
+/// Returns the pauses between attempts to connect.
 pub(crate) fn reconnect_pauses() -> Pauses {
     Pauses::new(Duration::from_millis(100), RECONNECT)
 }
@@ -206,7 +208,7 @@ fn tls(certificates: Option<&Path>) -> Result<TlsConnector, Error> {
     Ok(Arc::new(config).into())
 }
 
-/// tokio's reactor, for streams of ours.
+/// tokio's reactor, for this crate's streams.
 #[derive(Clone, Debug)]
 struct Sockets(Tokio);
 

@@ -1,6 +1,6 @@
-//! Why a broker does not do what it is asked.
+//! The errors of a broker.
 
-/// Why a broker does not do what it is asked, and what to do.
+/// Why a broker did not do what was asked. The text says what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The address is malformed.
@@ -11,62 +11,62 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         place: String,
-        /// The finding.
+        /// The cause.
         why: String,
     },
-    /// The broker does not let this program in.
+    /// The broker refuses this program's login.
     #[error(
         "the broker at {place} refuses this program: {why}; look at user, password and virtual host of its address"
     )]
     Refused {
         /// Host and port.
         place: String,
-        /// The broker's words.
+        /// The broker's text.
         why: String,
     },
-    /// Its certificate is not trusted.
+    /// The broker's certificate is not trusted.
     #[error(
         "the certificate of the broker at {place} cannot be trusted: {why}; trust its authority, or look at the name in the address"
     )]
     Untrusted {
         /// Host and port.
         place: String,
-        /// The fault that was found.
+        /// The cause.
         why: String,
     },
     /// The certificates to trust cannot be read.
     #[error("the certificates of {path} cannot be used: {why}")]
     Certificates {
-        /// The file the certificates were to be read from.
+        /// The path of the file.
         path: String,
-        /// The fault that was found.
+        /// The cause.
         why: String,
     },
-    /// An exchange or a queue is there already, and is another than was asked for.
+    /// The exchange or queue exists with other settings.
     #[error("{what} exists and is another than asked for: {why}; delete it, or ask for it as it is")]
     Mismatch {
         /// The exchange or queue.
         what: String,
-        /// The broker's words.
+        /// The broker's text.
         why: String,
     },
-    /// An exchange or a queue is not there, and is not to be declared.
+    /// The exchange or queue does not exist and must not be declared.
     #[error("the broker has no {what}, and this program is not to declare it: {why}")]
     Missing {
         /// The exchange or queue.
         what: String,
-        /// The broker's words.
+        /// The broker's text.
         why: String,
     },
-    /// Everything else it says.
+    /// Any other error of the broker.
     #[error("{doing}: {why}")]
     Broker {
-        /// The attempt.
+        /// The action that failed.
         doing: &'static str,
-        /// The broker's words.
+        /// The broker's text.
         why: String,
     },
-    /// The system gives no thread.
+    /// The operating system refuses a thread.
     #[error("a thread cannot be started: {0}")]
     Thread(String),
 }
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// Trying again comes to the same.
+    /// Tells whether a retry would fail the same way.
     #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Unreachable { .. } | Self::Broker { .. })

@@ -1,4 +1,4 @@
-//! Many messages in one: what gathers while the broker confirms the frames before leaves as the next.
+//! Frames of many messages: those that gather while the broker confirms earlier frames are sent as the next one.
 
 use crate::{Message, PublishError, Publisher};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -8,11 +8,11 @@ use tokio::sync::{mpsc, oneshot};
 /// The options for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOptions {
-    /// Messages in a frame at most. 1: each message is a frame.
+    /// The most messages in a frame. With 1, each message is a frame.
     pub messages_max: usize,
-    /// Frames without a confirm at a time; what comes meanwhile gathers.
+    /// The most unconfirmed frames. Further messages gather meanwhile.
     pub frames_max: usize,
-    /// Messages that gather or wait for their confirms; beyond them [`PublishError::Full`].
+    /// The most messages that gather or wait for confirms. Beyond it publishing fails with [`PublishError::Full`].
     pub waiting_max: usize,
 }
 
@@ -26,7 +26,7 @@ impl Default for FrameOptions {
     }
 }
 
-/// Publishes messages in frames; a clone is the same.
+/// Publishes messages in frames. Clones share the connection.
 #[derive(Clone, Debug)]
 pub struct Frames {
     queue: mpsc::Sender<Waiting>,
@@ -40,7 +40,7 @@ struct Waiting {
 }
 
 impl Frames {
-    /// Frames over a publisher, to this routing key.
+    /// Starts frames over a publisher, with this routing key.
     #[must_use]
     pub fn start(publisher: Publisher, routing_key: String, options: FrameOptions) -> Self {
         let waiting_max = options.waiting_max.max(1);
@@ -50,7 +50,7 @@ impl Frames {
         Self { queue, waiting_max }
     }
 
-    /// Publishes a message, a JSON text, with others that come at the same time, and waits for the broker's confirm.
+    /// Publishes a JSON text together with others sent at the same time, and waits for the broker's confirm.
     ///
     /// # Errors
     /// [`PublishError`]: the message was not confirmed. The variant tells whether it was sent.
@@ -96,7 +96,7 @@ async fn send_frame(publisher: &Publisher, routing_key: &str, waiting: Vec<Waiti
     };
     let published = publisher.publish(message).await;
     for confirmed in confirmed {
-        // Who has gone away hears nothing.
+        // A caller that dropped its future gets no answer.
         let _ = confirmed.send(published.clone());
     }
 }

@@ -1,10 +1,11 @@
-//! A broker before and behind an engine, over AMQP 0-9-1: RabbitMQ.
+//! AMQP 0-9-1 (RabbitMQ) as a source of commands and a target of events.
 //!
-//! - [`QueueSource`]: the messages of a queue, for an [`Ingress`] that makes commands of them. A message is acknowledged once what it came to is
-//!   durable; a redelivery takes effect once.
-//! - [`ExchangeTarget`]: an exchange, for an [`Egress`] that makes messages of an entity's events, none lost, duplicates marked by their message ids.
-//! - [`Publisher`] and [`Frames`]: a server in front of a broker, which answers once the broker has confirmed.
-//! - [`resend()`]: dead letters go back to the queues they were in, once what was wrong is mended.
+//! [`QueueSource`] gives the messages of a queue to an [`Ingress`], which turns them into commands. A message is acknowledged once its
+//! commands are durable. A redelivery takes effect once.
+//! [`ExchangeTarget`] publishes to an exchange for an [`Egress`], which turns an entity's events into messages. None is lost, and
+//! duplicates have the same message id.
+//! [`Publisher`] and [`Frames`] are for a server in front of a broker, which answers after the broker's confirm.
+//! [`resend()`] sends dead letters back to the queues they came from, once the cause was removed.
 //!
 //! ```no_run
 //! use throng_amqp::{EntityCommand, Ingress, IngressOptions, Message, QueueOptions, QueueSource};
@@ -19,20 +20,20 @@
 //! # }
 //! ```
 //!
-//! Each connects by itself, and again with growing, jittered pauses when the connection is lost; declares the [`Topology`] it is told, or checks
-//! it where it exists; speaks TLS at `amqps://` addresses.
+//! Each connects on its own, and reconnects with growing, jittered pauses. Each declares its [`Topology`], or checks what exists, and uses
+//! TLS for `amqps://` addresses.
 //!
 //! # What is promised
 //!
-//! A message is acknowledged only after the commit its commands are in is durable. So every message of a durable queue takes effect at least once, and with a
-//! [message id](Message::id) exactly once: the id is the commands' idempotency key, kept for [`IngressOptions::keys`], which has to be at least
-//! as long as a message may wait in its queue (and wander through dead letters back into it). A message without an id takes effect twice if the
-//! process or the connection ends between the commit and the acknowledgement.
+//! A message is acknowledged after the commit of its commands is durable. So every message of a durable queue takes effect at least once,
+//! and with a [message id](Message::id) exactly once. The id is the idempotency key of the commands and is kept for
+//! [`IngressOptions::keys`]. That must be as long as a message may wait in its queue, including the way through dead letters. A message
+//! without an id takes effect twice if the process or the connection ends between commit and acknowledgement.
 //!
-//! A queue has a single active consumer; another one stands by ([`QueueOptions::single_active`]).
+//! A queue has one active consumer; another one stands by ([`QueueOptions::single_active`]).
 //!
-//! What nobody can take (it cannot be read, its entity says no, it crashes the entity) goes to the dead-letter exchange with the reason in its headers. What the
-//! engine has no room for stays with the broker: nothing is acknowledged, so the broker sends no more, and the queue grows there.
+//! A message that cannot be read, that its entity rejects or that makes its entity panic goes to the dead-letter exchange with the reason
+//! in its headers. If the engine is full, messages are not acknowledged. So the broker sends no more, and they wait in its queue.
 
 mod connection;
 mod error;
@@ -55,7 +56,7 @@ pub use publisher::{PublishError, Publisher, PublisherOptions};
 pub use resend::{ResendOptions, ResendReport, resend};
 pub use source::{Arrived, QueueOptions, QueueSource};
 pub use target::ExchangeTarget;
-/// The pair that makes commands of messages, and the pair that makes messages of events.
+/// The traits and types to turn messages into commands, and events into messages.
 pub use throng_connectors::{
     Egress, EntityCommand, Ingress, IngressOptions, Intake, Message, Metrics as SourceMetrics, Outbound, frame,
 };

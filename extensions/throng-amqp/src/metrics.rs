@@ -1,4 +1,4 @@
-//! The messages out, by publisher, and the prefetch by queue.
+//! Metrics of publishers (messages sent) and queues (prefetch).
 
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -7,7 +7,7 @@ use prometheus_client::{
 
 type Labels = [(&'static str, String); 1];
 
-/// The metrics of a process's publishers and queues; a clone is the same. The messages of a queue are counted by its
+/// The metrics of a process's publishers and queues. Clones share them. The messages of a queue are counted by its
 /// [`Ingress`](throng_connectors::Metrics).
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
@@ -28,7 +28,7 @@ pub(crate) struct OfPublisher {
 }
 
 impl Metrics {
-    /// Shows them; once.
+    /// Registers the metrics. Call it once.
     pub fn register(&self, registry: &mut Registry) {
         let mut count = |name: &str, help: &str, counts: &Family<Labels, Counter>| {
             registry.register(name, help, counts.clone());

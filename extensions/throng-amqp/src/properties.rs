@@ -1,4 +1,4 @@
-//! A message's properties: as another may publish them, and how long they are.
+//! Reads and builds a message's properties, and computes their length.
 
 use crate::{
     Message,
@@ -12,15 +12,15 @@ use lapin::{
 };
 use std::borrow::Cow;
 
-/// The message that a delivery is, without its body.
+/// Returns a delivery as a message, without its body.
 pub(crate) fn message(delivery: &Delivery) -> Message {
     let properties = &delivery.properties;
     let text_of = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
-    // A text that was damaged on its way is none, but for the id.
+    // A damaged text counts as missing, except for the id.
     let whole = |text: &Option<ShortString>| text_of(text).filter(|text| !text.contains(SUBSTITUTE));
     let shared = |text: &Option<ShortString>| whole(text).map(Cow::Owned);
     let headers = properties.headers().as_ref();
-    // The routing key that a dead letter had before it was sent again to its queue.
+    // A dead letter that was sent again to its queue has its original routing key in a header.
     let first_key = match delivery.exchange.as_str().is_empty() {
         true => headers.and_then(|headers| text(headers, ROUTING_KEY)),
         false => None,
@@ -41,7 +41,7 @@ pub(crate) fn message(delivery: &Delivery) -> Message {
     }
 }
 
-/// A header's value as a text; `None`: it is no text, number or boolean.
+/// Returns a header's value as a text, or `None` if it is not a text, number or boolean.
 fn value_text(value: &AMQPValue) -> Option<String> {
     Some(match value {
         AMQPValue::ShortString(text) => text.as_str().to_owned(),
@@ -63,7 +63,7 @@ fn value_text(value: &AMQPValue) -> Option<String> {
 
 type Set = fn(BasicProperties, ShortString) -> BasicProperties;
 
-/// The properties of a message that is published, under this id.
+/// Returns the properties of a message to be published under this id.
 pub(crate) fn published(message: &Message, id: &str) -> Result<BasicProperties, ShortStringError> {
     let mut properties = BasicProperties::default().with_message_id(ShortString::try_new(id)?);
     let set: [(Option<&str>, Set); 5] = [
@@ -94,8 +94,8 @@ pub(crate) fn published(message: &Message, id: &str) -> Result<BasicProperties, 
     Ok(properties.with_headers(headers))
 }
 
-/// A message's properties as another user may publish them, to be kept: without its publisher's name, which the broker checks; without the time after
-/// which it expires; without texts that are not UTF-8.
+/// Returns a message's properties such that another user can publish and keep it. Removed are the publisher's name, which the broker
+/// checks, the expiry, and texts that are not UTF-8.
 pub(crate) fn republished(properties: &BasicProperties) -> BasicProperties {
     let text = |text: &Option<ShortString>| text.clone().filter(|text| !text.as_str().contains(SUBSTITUTE));
     let mut kept = BasicProperties::default();
@@ -123,9 +123,9 @@ pub(crate) fn republished(properties: &BasicProperties) -> BasicProperties {
     timestamp.into_iter().fold(kept, BasicProperties::with_timestamp)
 }
 
-/// The length of the frame with these properties.
+/// Returns the length of the frame with these properties.
 pub(crate) fn header_bytes(properties: &BasicProperties) -> usize {
-    // The frame's own seven and one; class, weight, body size, flags.
+    // 7 bytes before and 1 after the payload; class, weight, body size, flags.
     const FIXED: usize = 7 + 1 + 2 + 2 + 8 + 2;
     let texts = [
         properties.content_type(),

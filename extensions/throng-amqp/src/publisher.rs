@@ -1,4 +1,4 @@
-//! Messages to an exchange, each confirmed by the broker.
+//! Publishes messages to an exchange, each confirmed by the broker.
 
 use crate::{
     Broker, Error, Message, Metrics, Topology,
@@ -29,12 +29,12 @@ use throng_breaker::Breaker;
 use throng_connectors::{Pace, Runner, Stop};
 use tokio::time::timeout;
 
-/// A message that survives a restart of the broker in a durable queue.
+/// Delivery mode of a message that survives a restart of the broker in a durable queue.
 const PERSISTENT: u8 = 2;
-/// The time between two looks at the channel, though nothing was said of it.
+/// The interval at which the channel's state is polled, since not every change is reported.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The time between two looks at the broker while many messages leave: clients wait for the confirms.
+/// The pause of the I/O thread under load, while clients wait for confirms.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// The options for publishing.
@@ -42,28 +42,28 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub struct PublisherOptions {
     /// The broker of the exchange, and the login of the publisher.
     pub broker: Broker,
-    /// Its name, for the broker's operators and in metrics.
+    /// The name shown to the broker's operators and in metrics.
     pub name: String,
-    /// The exchange. Empty: the routing key names a queue.
+    /// The exchange. If empty, the routing key names a queue.
     pub exchange: String,
     /// The exchanges and queues that are declared or checked at each connection.
     pub topology: Topology,
-    /// A message is written to disk where its queue is durable.
+    /// True if a message is written to disk in a durable queue.
     pub persistent: bool,
-    /// A message that no queue takes is an error.
+    /// True if a message that reaches no queue is an error.
     pub mandatory: bool,
-    /// Messages without a confirm at a time; beyond them [`PublishError::Full`].
+    /// The most unconfirmed messages. Beyond it publishing fails with [`PublishError::Full`].
     pub unconfirmed_max: usize,
     /// The longest wait for a confirm.
     pub confirm_max: Duration,
-    /// Refuses at once while the broker is down.
+    /// The breaker that refuses messages while the broker is down.
     pub breaker: Breaker,
-    /// The metrics that count it.
+    /// The metrics that count the messages.
     pub metrics: Metrics,
 }
 
 impl PublisherOptions {
-    /// Returns the options for this exchange, with the usual limits: 10,000 messages unconfirmed, 5 s for a confirm.
+    /// Returns the options for this exchange with the default limits: 10,000 unconfirmed messages, 5 s for a confirm.
     #[must_use]
     pub fn new(broker: Broker, exchange: impl Into<String>) -> Self {
         let exchange = exchange.into();
@@ -85,38 +85,39 @@ impl PublisherOptions {
 /// A message was not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// The broker is down, or was until a moment ago: the message was not sent.
+    /// The broker is down, or was a moment ago. The message was not sent.
     #[error("the broker is not available; the message was not sent; try again in {retry_after:?}")]
     Unavailable {
-        /// When trying again may make sense.
+        /// The time after which another attempt may succeed.
         retry_after: Duration,
     },
-    /// Too many messages wait for their confirms: this one was not sent.
+    /// Too many messages wait for confirms. This one was not sent.
     #[error("{0} messages wait for the broker's confirm; this one was not sent")]
     Full(usize),
-    /// The broker has not taken it for now (`basic.nack`): a queue is full and rejects what is published, or cannot keep it. Of several queues, others may
-    /// have taken it.
+    /// The broker did not accept the message for now (`basic.nack`): a queue is full and rejects messages, or cannot store it. Other queues
+    /// of the exchange may have accepted it.
     #[error("the broker has not taken the message: a queue is full, or cannot keep it")]
     NotTaken,
-    /// The broker refused it, or no queue takes it.
+    /// The broker refused the message, or no queue took it.
     #[error("the broker has refused the message: {0}")]
     Refused(String),
-    /// The broker has closed the channel over it, or over one that was under way beside it. If over this one, sent again it would do so again.
+    /// The broker closed the channel over this message or over one in flight at the same time. If over this one, sending it again would do
+    /// so again.
     #[error("the broker has closed the channel over this message, or over another beside it: {0}")]
     Violation(String),
-    /// The broker has not confirmed it and may have it: to be sent again under the same id only.
+    /// The broker may have the message, but did not confirm it. Send it again only under the same id.
     #[error("the broker may or may not have the message: {0}")]
     Unknown(String),
 }
 
-/// Publishes to one exchange, over one connection that comes back by itself; a clone is the same. The last one ends it.
+/// Publishes to one exchange over one connection, which reconnects by itself. Clones share it; it closes with the last one.
 #[derive(Clone)]
 pub struct Publisher {
     shared: Arc<Shared>,
     runner: Arc<Runner>,
 }
 
-/// The state of the connection, and its listeners.
+/// The state of the connection, and the health checks that show it.
 struct Standing {
     status: Status,
     reason: Reason,
@@ -127,16 +128,16 @@ struct Shared {
     options: PublisherOptions,
     exchange: ShortString,
     channel: Mutex<Option<Channel>>,
-    /// The broker takes no messages for now. The task that connects sets and clears it as the broker says.
+    /// True if the broker blocks messages for now. Written by the connecting task when the broker says so.
     is_blocked: AtomicBool,
-    /// The largest frame of the last connection. The task that connects stores it with each connection.
+    /// The largest frame of the last connection. Written by the connecting task at each connection.
     frame_bytes_max: AtomicUsize,
     standing: Mutex<Standing>,
-    /// The messages that wait for a confirm. Each publishing task takes a place before it sends, and gives it back at the end.
+    /// The number of messages that wait for a confirm. Each publishing task increments it before it sends, and decrements it at the end.
     unconfirmed: AtomicUsize,
-    /// The beginning of all ids it gives, unlike any other publisher's.
+    /// Prefix of all ids this publisher generates, unique to it.
     prefix: String,
-    /// The number of the next id. Each message without an id of its own takes one.
+    /// The number of the next id. Incremented for each message without an id.
     ids: AtomicU64,
     metrics: OfPublisher,
     pace: Arc<Pace>,
@@ -144,10 +145,11 @@ struct Shared {
 }
 
 impl Publisher {
-    /// Connects. A broker that is down is tried again behind; meanwhile messages are refused.
+    /// Connects. If the broker is down, it retries in the background and refuses messages meanwhile.
     ///
     /// # Errors
-    /// Trying again would come to the same: the broker refuses the user, an exchange or a queue is there as another one, a certificate is none.
+    /// A retry would fail the same way: the broker refuses the user, an exchange or queue exists with other settings, or a certificate
+    /// cannot be read.
     pub fn start(options: PublisherOptions) -> Result<Self, Error> {
         let (publisher, tried) = Self::begin(options)?;
         match tried.recv() {
@@ -156,7 +158,7 @@ impl Publisher {
         }
     }
 
-    /// Connects behind, whatever comes of it.
+    /// Connects in the background, whatever the result.
     pub(crate) fn start_behind(options: PublisherOptions) -> Result<Self, Error> {
         Self::begin(options).map(|(publisher, _)| publisher)
     }
@@ -193,7 +195,7 @@ impl Publisher {
         Ok((publisher, tried))
     }
 
-    /// Publishes a message and waits for the broker's confirm. On a tokio runtime with time.
+    /// Publishes a message and waits for the broker's confirm. Needs a tokio runtime with time.
     ///
     /// # Errors
     /// [`PublishError`]: the message was not confirmed. The variant tells whether it was sent.
@@ -221,7 +223,7 @@ impl Publisher {
     ) -> Result<(), PublishError> {
         let Shared { options, metrics, .. } = &*self.shared;
         let published = match self.shared.channel() {
-            // The next attempt to connect is due soon, and its success ends this: no failure of a call.
+            // The next attempt to connect is due soon, and its success ends this state. So it does not count as a failed call.
             None => Err(PublishError::Unavailable { retry_after: RECONNECT }),
             Some(channel) => match options.breaker.enter() {
                 Err(refused) => Err(PublishError::Unavailable {
@@ -253,13 +255,13 @@ impl Publisher {
         self.shared.fits(properties)
     }
 
-    /// Has its own thread run a task besides.
+    /// Runs a task on the publisher's thread.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runner.spawn(task);
     }
 
-    /// Tells a service how it is, as the check `broker NAME`: it fails until the broker was reached once, and warns while it is not, or takes no
-    /// messages. With [`Engine::checks`](throng::Engine::checks) that is on `/health/ready`.
+    /// Adds the check `broker NAME` to a service's health. The check fails until the broker was reached once. It warns while the broker is
+    /// not reached or blocks messages. Given [`Engine::checks`](throng::Engine::checks), it shows on `/health/ready`.
     pub fn report_to(&self, health: &Health) {
         let name = format!("broker {}", self.shared.options.name);
         let check = health.register(name.trim_end(), None);
@@ -268,13 +270,13 @@ impl Publisher {
         standing.check = Some(check);
     }
 
-    /// True while there is a connection.
+    /// Tells whether there is a connection.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.shared.channel().is_some()
     }
 
-    /// Returns the most unconfirmed messages at a time.
+    /// Returns the most unconfirmed messages.
     #[must_use]
     pub fn unconfirmed_max(&self) -> usize {
         self.shared.options.unconfirmed_max
@@ -289,7 +291,7 @@ impl fmt::Debug for Publisher {
     }
 }
 
-/// A place among the unconfirmed.
+/// A place among the unconfirmed messages, given back on drop.
 struct Unconfirmed<'a>(&'a Shared);
 
 impl Drop for Unconfirmed<'_> {
@@ -312,7 +314,7 @@ impl Shared {
         header_bytes(properties) <= self.frame_bytes_max.load(Ordering::Acquire)
     }
 
-    /// Passes while the connection is well, and warns why it is not. Fails until it was well once.
+    /// Sets the check to passing, or to a warning with this cause. It stays failing until the connection was well once.
     fn stands(&self, trouble: Option<&str>) {
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         standing.status = match trouble {
@@ -399,7 +401,7 @@ impl Shared {
     }
 }
 
-/// The broker has closed the channel over what it was sent, as opposed to where or by whom.
+/// Tells whether the broker closed the channel over a message's content, not over its exchange or user.
 fn is_violation(error: &lapin::Error) -> bool {
     let ErrorKind::ProtocolError(error) = error.kind() else {
         return false;
@@ -411,7 +413,7 @@ fn is_violation(error: &lapin::Error) -> bool {
     )
 }
 
-/// Connects, and again whenever the connection is lost.
+/// Connects, and reconnects whenever the connection is lost.
 async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSender<Result<(), Error>>) {
     let mut pauses = reconnect_pauses();
     let mut first = Some(first);
@@ -433,7 +435,7 @@ async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSe
             );
         }
         if let Some(first) = first.take() {
-            // Whoever asked is told once.
+            // The starter receives only the first result.
             let _ = first.send(connected.as_ref().map(|_| ()).map_err(Clone::clone));
         }
         match connected {
@@ -475,10 +477,10 @@ async fn connect(options: &PublisherOptions) -> Result<(Connection, Channel), Er
     Ok((connection, channel))
 }
 
-/// Waits until the connection, or its channel, is of no more use.
+/// Waits until the connection or its channel is unusable.
 async fn until_lost(shared: &Shared, connection: &Connection, channel: &Channel) {
     let mut events = std::pin::pin!(connection.events_listener());
-    // What happened before the first look is no event any more.
+    // Changes before the first poll cause no event.
     while channel.status().connected() {
         match timeout(LOOK, events.next()).await {
             Ok(None | Some(Event::Error(_))) => return,
@@ -491,7 +493,7 @@ async fn until_lost(shared: &Shared, connection: &Connection, channel: &Channel)
             }
             Ok(Some(Event::ConnectionUnblocked)) => {
                 shared.is_blocked.store(false, Ordering::Release);
-                // Messages that were under way when it began have failed for no other reason.
+                // Messages in flight failed for no other reason.
                 shared.options.breaker.close();
                 tracing::info!("the broker takes messages again");
                 shared.stands(None);

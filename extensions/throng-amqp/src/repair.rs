@@ -1,9 +1,9 @@
-//! Repairs what a broker sends before the client library reads it.
+//! Repairs what a broker sends, before the client library reads it.
 //!
-//! A broker passes a message's properties on as it got them. The library closes the connection over properties it cannot read, and the broker
-//! then delivers the same message again: one message would stop its queue for good. [`Repaired`] reads the frames between the two. A byte that
-//! is not UTF-8 becomes [`SUBSTITUTE`]; headers that do not fit a frame are left out; of properties that cannot be read at all only an id is left, and
-//! that id is a [`SUBSTITUTE`].
+//! A broker forwards a message's properties unchanged. The library closes the connection over properties it cannot read. The broker then
+//! delivers the message again, so one message would block its queue for ever. [`Repaired`] sits between the two and reads the frames. It
+//! replaces each byte that is not UTF-8 by [`SUBSTITUTE`], and removes headers that do not fit a frame. Properties that cannot be read at
+//! all are replaced by an id that is a [`SUBSTITUTE`].
 
 use std::{
     io,
@@ -12,19 +12,19 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Stands for a byte that is not UTF-8: the ASCII character of this name. A message whose id or routing key has it cannot be told from others.
+/// Replaces a byte that is not UTF-8: the ASCII character of this name. An id or routing key that contains it is not unique.
 pub(crate) const SUBSTITUTE: char = '\u{1a}';
 
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;
-/// Type, channel and length before a frame's payload, and the byte behind it.
+/// Bytes around a frame's payload: type, channel and length before it, one byte after it.
 const HEAD: usize = 7;
 const END: usize = 1;
-/// Class, weight, body size and flags before the properties.
+/// Bytes before the properties: class, weight, body size and flags.
 const PROPERTIES: usize = 14;
-/// A frame that is looked at is held until it is whole: no longer one.
+/// The longest frame that is inspected, since it is held in memory until it is complete.
 const HELD_BYTES_MAX: usize = 16 << 20;
-/// Headers in headers: the library reads them by recursion, and its stack has an end.
+/// The deepest nesting of headers: the library reads them recursively, and its stack is limited.
 const DEPTH_MAX: usize = 32;
 const READ_BYTES: usize = 64 << 10;
 
@@ -33,15 +33,15 @@ const BASIC_RETURN: [u8; 4] = [0, 60, 0, 50];
 const BASIC_DELIVER: [u8; 4] = [0, 60, 0, 60];
 const BASIC_GET_OK: [u8; 4] = [0, 60, 0, 71];
 
-/// A stream from a broker, whose frames the library can read.
+/// A stream from a broker with frames repaired for the library.
 pub(crate) struct Repaired<S> {
     stream: S,
     bytes: Vec<u8>,
-    /// Up to here they were given away.
+    /// Bytes up to here were returned to the reader.
     given: usize,
-    /// Up to here they may be.
+    /// Bytes up to here may be returned.
     passed: usize,
-    /// Bytes left of the frame at `passed` that need no look.
+    /// Remaining bytes of the frame at `passed` that need no inspection.
     unseen: usize,
     frame_bytes_max: usize,
 }
@@ -58,7 +58,7 @@ impl<S> Repaired<S> {
         }
     }
 
-    /// Looks at the frames that are there.
+    /// Inspects the frames in the buffer.
     fn look(&mut self) -> io::Result<()> {
         while self.passed < self.bytes.len() {
             let ahead = &self.bytes[self.passed..];
@@ -101,7 +101,7 @@ impl<S> Repaired<S> {
 
     fn repair_method(&mut self, payload: std::ops::Range<usize>) {
         let mut method = Fields::new(&mut self.bytes[payload]);
-        // What is cut short the library finds, too: no broker sends it.
+        // A truncated method is left to the library: no broker sends one.
         let _ = match method.take(4).as_deref() {
             Some(id) if *id == CONNECTION_TUNE => {
                 method.at += 2;
@@ -117,7 +117,7 @@ impl<S> Repaired<S> {
     }
 }
 
-/// Repairs the payload of a header frame in place, and says how many bytes of it are left.
+/// Repairs the payload of a header frame in place, and returns its new length.
 fn repair_header(payload: &mut [u8], bytes_max: usize) -> usize {
     let Some((fixed, properties)) = payload.split_first_chunk_mut::<PROPERTIES>() else {
         return payload.len();
@@ -151,7 +151,7 @@ fn repair_header(payload: &mut [u8], bytes_max: usize) -> usize {
 const HEADERS: u16 = 1 << 13;
 const MESSAGE_ID: u16 = 1 << 7;
 
-/// Finds the headers among the properties; `None`: they cannot be read.
+/// Returns the range of the headers among the properties, or `None` if the properties cannot be read.
 fn read_properties(fields: &mut Fields<'_>, flags: u16) -> Option<std::ops::Range<usize>> {
     let mut headers = 0..0;
     if flags & 0b11 != 0 {
@@ -176,7 +176,7 @@ fn read_properties(fields: &mut Fields<'_>, flags: u16) -> Option<std::ops::Rang
     (fields.at == fields.bytes.len()).then_some(headers)
 }
 
-/// Fields of a frame, one after the other.
+/// Reads the fields of a frame one after the other.
 struct Fields<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -194,13 +194,13 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// A length of four bytes.
+    /// Reads a length of four bytes.
     fn length(&mut self) -> Option<usize> {
         let bytes = self.take(4)?;
         Some(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
     }
 
-    /// Short texts, which are repaired, and so many bytes behind them.
+    /// Reads and repairs `count` short texts, and skips the `behind` bytes after the last one.
     fn texts(&mut self, count: usize, behind: usize) -> Option<()> {
         for _ in 0..count {
             let length = usize::from(self.take(1)?[0]);
@@ -246,7 +246,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Puts the substitute in the place of each byte that is not UTF-8.
+/// Replaces each byte that is not UTF-8.
 fn substitute(mut text: &mut [u8]) {
     while let Err(error) = std::str::from_utf8(text) {
         let from = error.valid_up_to();

@@ -1,4 +1,4 @@
-//! Dead letters on their way back to the queues they came from.
+//! Sends dead letters back to the queues they came from.
 
 use crate::{
     Broker, Error, PublishError, Publisher, PublisherOptions,
@@ -16,37 +16,38 @@ use lapin::{
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::timeout;
 
-/// Counts how often a letter was sent again.
+/// Header that counts how often a dead letter was sent again.
 const RESENT: &str = "x-throng-resent";
-/// The routing key under which a letter was published at first; it goes to its queue by the queue's name.
+/// Header with the original routing key of a dead letter, which is sent to its queue by the queue's name.
 pub(crate) const ROUTING_KEY: &str = "x-throng-routing-key";
-/// Headers that a dead letter has for being one.
+/// Headers that only a dead letter has.
 const OF_DEATH: [&str; 5] = [REASON, QUEUE, REFUSED, "x-death", "x-delivery-count"];
 const OF_DEATH_PREFIXES: [&str; 2] = ["x-first-death-", "x-last-death-"];
-/// Letters that are published before the first of them is confirmed, and their bytes.
+/// The most dead letters, and bytes of them, published before the first one is confirmed.
 const BATCH: usize = 100;
 const BATCH_BYTES: usize = 8 << 20;
 
-/// The dead letters that are sent again.
+/// Which dead letters are sent again.
 #[derive(Clone, Debug)]
 pub struct ResendOptions {
-    /// The broker, and the user to send them as. The user reads the queue of the dead letters, and writes to the default exchange.
+    /// The broker, and the user who sends them. The user must be able to read the queue of dead letters, and to write to the default
+    /// exchange.
     pub broker: Broker,
-    /// The queue of the dead letters: a classic one, as [`Topology::with_dead_letters`](crate::Topology::with_dead_letters) declares it. A quorum queue may drop
-    /// what is looked at too often.
+    /// The queue of the dead letters. It must be a classic one, as [`Topology::with_dead_letters`](crate::Topology::with_dead_letters)
+    /// declares it. A quorum queue may drop messages that are read too often.
     pub queue: String,
-    /// Only those whose reason contains this text.
+    /// Sends only those whose reason contains this text.
     pub reason: Option<String>,
-    /// Letters sent again at most.
+    /// The most dead letters sent again.
     pub sent_max: usize,
-    /// A letter that was sent again so often and is dead again stays.
+    /// A dead letter that was sent again this often stays.
     pub times_max: u32,
-    /// Only says what would be done.
+    /// Reports what would be done, without doing it.
     pub dry_run: bool,
 }
 
 impl ResendOptions {
-    /// All letters of a queue, each once.
+    /// Returns the options to send all dead letters of a queue, each once.
     #[must_use]
     pub fn new(broker: Broker, queue: impl Into<String>) -> Self {
         Self {
@@ -60,16 +61,16 @@ impl ResendOptions {
     }
 }
 
-/// The letters that were sent again, and those that were left.
+/// The numbers of dead letters sent again and left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResendReport {
-    /// Letters sent again, by queue.
+    /// Dead letters sent again, by queue.
     pub sent: BTreeMap<String, u64>,
-    /// Letters left where they are, by cause.
+    /// Dead letters left in place, by cause.
     pub left: BTreeMap<String, u64>,
 }
 
-/// A letter that is to be sent again.
+/// A dead letter to be sent again.
 struct Outgoing {
     tag: u64,
     to: ShortString,
@@ -77,13 +78,15 @@ struct Outgoing {
     body: Vec<u8>,
 }
 
-/// Sends dead letters again, each to the queue in which it died: as many as the queue holds at the beginning, and no letter that comes back meanwhile.
+/// Sends dead letters again, each to the queue it came from. It takes as many as the queue holds at the start, and none that comes back
+/// meanwhile.
 ///
-/// A letter is acknowledged only after the broker has confirmed the message. So none is lost, and one may be there twice if this ends in between: under the
-/// same id, which takes effect once. Letters that stay are out of the queue while this runs, and in it again after.
+/// A dead letter is acknowledged after the broker confirmed the message. So none is lost. If the program ends in between, the message
+/// exists twice under the same id, and takes effect once. Dead letters that stay are taken from the queue while this runs, and returned
+/// afterwards.
 ///
 /// # Errors
-/// The broker cannot be reached, or the connection is lost: letters that were not confirmed are still in their queue.
+/// The broker cannot be reached, or the connection was lost. Dead letters that were not confirmed are still in their queue.
 pub async fn resend(options: &ResendOptions) -> Result<ResendReport, Error> {
     let connection = options.broker.connect("throng dead letters").await?;
     let channel = connection
@@ -91,7 +94,7 @@ pub async fn resend(options: &ResendOptions) -> Result<ResendReport, Error> {
         .await
         .map_err(Error::broker("opening a channel"))?;
     let report = resend_on(&channel, options).await;
-    // Letters that stay go back as well when it ends.
+    // Closing also returns the dead letters that stay.
     let _ = timeout(Duration::from_secs(5), connection.close(200, "done".into())).await;
     report
 }
@@ -125,7 +128,7 @@ async fn resend_on(channel: &Channel, options: &ResendOptions) -> Result<ResendR
         }
         let got = channel.basic_get(queue.clone(), BasicGetOptions { no_ack: false });
         let got = got.await.map_err(Error::broker("taking a dead letter"))?;
-        // Somebody else has taken the rest.
+        // Another program has taken the rest.
         let Some(letter) = got else { break };
         match outgoing(letter, options) {
             Err(why) => *report.left.entry(why).or_default() += 1,
@@ -190,7 +193,7 @@ async fn send(
     }
 }
 
-/// The message that a letter becomes, or why it stays.
+/// Returns the message to send, or why the dead letter stays.
 fn outgoing(letter: BasicGetMessage, options: &ResendOptions) -> Result<Outgoing, String> {
     let delivery = letter.delivery;
     let properties = republished(&delivery.properties);
@@ -231,7 +234,7 @@ fn outgoing(letter: BasicGetMessage, options: &ResendOptions) -> Result<Outgoing
     })
 }
 
-/// Finds a text about a letter's death: in our own header, or in those that the broker gives to what it has dead-lettered itself.
+/// Returns a text about the cause: from this crate's header, or from the broker's header if the broker dead-lettered the message.
 fn said(headers: &FieldTable, own: &str, of_broker: &str) -> Option<String> {
     let first = format!("x-first-death-{of_broker}");
     let death = || match headers.inner().get("x-death")? {
@@ -244,7 +247,7 @@ fn said(headers: &FieldTable, own: &str, of_broker: &str) -> Option<String> {
     text(headers, own).or_else(|| text(headers, &first)).or_else(death)
 }
 
-/// The text of a header.
+/// Returns a header as a text.
 pub(crate) fn text(headers: &FieldTable, name: &str) -> Option<String> {
     match headers.inner().get(name)? {
         AMQPValue::LongString(text) => String::from_utf8(text.as_bytes().to_vec()).ok(),

@@ -1,4 +1,4 @@
-//! Lines of a log that would repeat by the thousand.
+//! Limits log messages that would repeat by the thousand.
 
 use std::{
     fmt,
@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The least time between two lines.
+/// The least time between two log messages.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Lets one line a second pass, and counts the others.
+/// Lets one log message a second pass, and counts the others.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom(Mutex<State>);
 
@@ -19,12 +19,12 @@ struct State {
     left_out: u64,
 }
 
-/// The lines that were left out before one, to be written behind it; nothing where there are none.
+/// The number of log messages left out before this one, to be appended to it. Empty if there were none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut(u64);
 
 impl Seldom {
-    /// Writes a line, if it is time for one.
+    /// Writes a log message, if enough time has passed.
     pub(crate) fn say(&self, line: impl FnOnce(LeftOut)) {
         let left_out = self
             .0

@@ -1,4 +1,4 @@
-//! The target that is an exchange.
+//! An exchange as a target of events.
 
 use crate::{Message, PublishError, Publisher, source::REASON};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -9,26 +9,27 @@ use throng_connectors::{Batch, SinkError, TRACEPARENT, Target};
 /// The longest routing key.
 const ROUTING_KEY_BYTES_MAX: usize = 255;
 
-/// Publishes messages to an exchange, for an [`Egress`](throng_connectors::Egress). Every durable event is published at least once, in order; the
-/// offset moves on once the broker has confirmed the whole batch. What comes twice (after a crash, or a batch of which only a part was confirmed) is
-/// of the last batch, and has the same [message id](Message::id): the event's [offset](EventOffset), `writer.commit.record`.
+/// Publishes messages to an exchange, for an [`Egress`](throng_connectors::Egress). Every durable event is published at least once, in
+/// order. The offset advances after the broker confirmed the whole batch. After a crash or a partly confirmed batch, messages of the last
+/// batch are published again, with the same [message id](Message::id): the event's [offset](EventOffset), `writer.commit.record`.
 #[derive(Debug)]
 pub struct ExchangeTarget {
     publisher: Publisher,
     dead_letters: Option<Publisher>,
-    /// The broker has closed the channel over a message of the last batch: one at a time, until it is known over which.
+    /// Set after the broker closed the channel over a message of the last batch. Messages are then sent one at a time, to find that
+    /// message.
     careful: Mutex<Option<Careful>>,
 }
 
-/// While messages are published one at a time.
+/// The state while messages are published one at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Careful {
-    /// The event whose message the channel was closed over.
+    /// The event whose message was in flight alone when the channel was closed.
     suspect: Option<EventOffset>,
 }
 
 impl ExchangeTarget {
-    /// Publishes over this publisher. A message that the broker refuses for good stops the egress at its event.
+    /// Returns a target over this publisher. A message that the broker refuses permanently stops the egress at its event.
     #[must_use]
     pub fn new(publisher: Publisher) -> Self {
         Self {
@@ -38,8 +39,9 @@ impl ExchangeTarget {
         }
     }
 
-    /// Publishes what the broker refuses for good to the exchange of another publisher, with the reason in the header `x-throng-reason`, and goes
-    /// on. That one best finds it an error if no queue takes a message ([`mandatory`](crate::PublisherOptions::mandatory)).
+    /// Publishes a message that the broker refuses permanently to another publisher's exchange, with the reason in the header
+    /// `x-throng-reason`, and continues. That publisher should be [`mandatory`](crate::PublisherOptions::mandatory), so that a message
+    /// without a queue is an error.
     #[must_use]
     pub fn with_dead_letters(mut self, publisher: Publisher) -> Self {
         self.dead_letters = Some(publisher);
@@ -64,7 +66,7 @@ impl ExchangeTarget {
         }
         letter.headers.push((REASON.into(), why));
         let kept = match dead_letters.publish(letter.clone()).await {
-            // Its own headers may be what is refused.
+            // Its own headers may be the reason for the refusal.
             Err(PublishError::Refused(_)) => {
                 letter.headers.retain(|(name, _)| name == REASON);
                 dead_letters.publish(letter).await
@@ -74,7 +76,7 @@ impl ExchangeTarget {
         kept.map_err(|error| SinkError::Retry(format!("a dead letter is not kept: {error}")))
     }
 
-    /// Tells whether the channel was closed over this very event before, while it was alone.
+    /// Tells whether the channel was closed over this event before, while it was in flight alone.
     fn is_convicted(&self, offset: EventOffset) -> bool {
         let mut careful = self.careful.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *careful {
@@ -92,7 +94,7 @@ impl Target for ExchangeTarget {
 
     async fn deliver(&mut self, batch: Batch<Message>) -> Result<(), SinkError> {
         let is_careful = self.careful.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        // Half of the room there is: others may share the publisher.
+        // Half of the room, since others may share the publisher.
         let window = match is_careful {
             true => 1,
             false => (self.publisher.unconfirmed_max() / 2).max(1),

@@ -1,4 +1,4 @@
-//! Exchanges and queues: declared, or checked where they exist.
+//! Declares exchanges and queues, or checks those that exist.
 
 use crate::Error;
 use lapin::{
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// The exchanges and queues a program needs.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
-    /// Declared before the queues that are bound to them.
+    /// The exchanges, declared before the queues that are bound to them.
     pub exchanges: Vec<Exchange>,
-    /// The queues, each with what it is bound to.
+    /// The queues with their bindings.
     pub queues: Vec<Queue>,
-    /// Declares nothing: exchanges and queues have to be there.
+    /// Declares nothing and requires that exchanges and queues exist.
     pub must_exist: bool,
 }
 
@@ -27,7 +27,7 @@ pub enum Routing {
     Fanout,
     /// Routes to the queues bound with the message's routing key.
     Direct,
-    /// Routes to the queues bound with a pattern of the message's routing key.
+    /// Routes to the queues bound with a pattern that matches the message's routing key.
     Topic,
 }
 
@@ -38,17 +38,17 @@ pub struct Exchange {
     pub name: String,
     /// Its routing.
     pub routing: Routing,
-    /// Survives a restart of the broker.
+    /// True if the exchange survives a restart of the broker.
     pub durable: bool,
 }
 
-/// The broker's way of keeping a queue (`x-queue-type`).
+/// The broker's way to store a queue (`x-queue-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueType {
     /// The broker's default.
     #[default]
     Classic,
-    /// A replicated log that is synced before a message is confirmed; durable only.
+    /// A replicated log that is synced before a message is confirmed. Only for durable queues.
     Quorum,
 }
 
@@ -57,37 +57,37 @@ pub enum QueueType {
 pub struct Queue {
     /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
-    /// Survives a restart of the broker, with its persistent messages.
+    /// True if the queue and its persistent messages survive a restart of the broker.
     pub durable: bool,
     /// Its type. The broker refuses a queue that exists with another type.
     pub queue_type: QueueType,
     /// Exchange and routing key of each binding.
     pub bindings: Vec<(String, String)>,
-    /// The longest wait of a message in it (`x-message-ttl`).
+    /// The longest time that a message may wait in the queue (`x-message-ttl`).
     pub message_ttl: Option<Duration>,
     /// The exchange for messages that expire or are rejected (`x-dead-letter-exchange`).
     pub dead_letters: Option<String>,
-    /// The messages that may wait in it (`x-max-length`).
+    /// The most messages that may wait in the queue (`x-max-length`).
     pub max_length: Option<u64>,
     /// The fate of messages beyond that (`x-overflow`).
     pub overflow: Option<Overflow>,
-    /// Deliveries of a message before it is dead (`x-delivery-limit`); of quorum queues.
+    /// The number of deliveries before a message becomes a dead letter (`x-delivery-limit`). Only for quorum queues.
     pub delivery_limit: Option<u32>,
-    /// The broker has one of several consumers take messages (`x-single-active-consumer`).
+    /// True if the broker gives messages to only one of several consumers (`x-single-active-consumer`).
     pub single_active_consumer: bool,
 }
 
 /// The behaviour of a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// The oldest message is dropped, or sent to the dead letters.
+    /// The oldest message is dropped, or becomes a dead letter.
     DropHead,
     /// New messages are refused: [`PublishError::NotTaken`](crate::PublishError::NotTaken).
     RejectPublish,
 }
 
 impl Topology {
-    /// Durable queues of these names.
+    /// Returns durable queues of these names.
     #[must_use]
     pub fn durable<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let queue = |name: &str| Queue {
@@ -101,7 +101,7 @@ impl Topology {
         }
     }
 
-    /// An exchange of this name for messages that cannot be taken, and a queue of the same name that keeps them.
+    /// Adds an exchange of this name for dead letters, and a queue of the same name that stores them.
     #[must_use]
     pub fn with_dead_letters(mut self, name: &str) -> Self {
         self.exchanges.push(Exchange {
@@ -140,7 +140,7 @@ impl Exchange {
         let what = || format!("the exchange {:?}", self.name);
         let name = short(&self.name)?;
         let declared = checked(what, passive, async |passive| {
-            // One each: the broker closes it with an error.
+            // One channel each, since the broker closes it with an error.
             let channel = connection.create_channel().await?;
             let options = ExchangeDeclareOptions {
                 passive,
@@ -220,7 +220,7 @@ impl Queue {
             let options = QueueBindOptions::default();
             let bound = channel.queue_bind(name.clone(), exchange, key, options, FieldTable::default());
             let bound = bound.await;
-            // A user who may not declare it may not bind it, either: whoever has declared it has bound it.
+            // A user who may not declare the queue may not bind it either. In that case whoever declared it has bound it.
             if !is_own && soft(&bound) == Some(AMQPSoftError::ACCESSREFUSED) {
                 return Ok(());
             }
@@ -234,7 +234,7 @@ impl Queue {
     }
 }
 
-/// Declares, or only looks; a user who may not declare looks, too. Whether it was declared.
+/// Declares, or only checks. Also checks if the user may not declare. Returns whether it was declared.
 async fn checked(
     what: impl Fn() -> String,
     passive: bool,

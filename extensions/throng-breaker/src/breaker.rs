@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A circuit breaker for the calls to one other side; a clone is the same.
+/// A circuit breaker for the calls to one server. Clones share its state.
 #[derive(Clone)]
 pub struct Breaker {
     inner: Arc<Inner>,
@@ -27,10 +27,10 @@ struct Inner {
     refused: Counter,
 }
 
-/// A call was not made, since the last ones have failed.
+/// A call was refused, because recent calls failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Another one may be worth it after this time.
+    /// The time after which another call may succeed.
     pub retry_after: Duration,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Breaker {
-    /// A closed one that no metrics show. The name is that of the other side, in logs.
+    /// Returns a closed breaker without metrics. The name is that of the server, for logs.
     #[must_use]
     pub fn new(name: &'static str, settings: Settings) -> Self {
         Breakers::default().breaker(name, settings)
@@ -56,7 +56,7 @@ impl Breaker {
         self.with(|circuit, _| circuit.state())
     }
 
-    /// Asks for a call to be let through. Dropped without a word, it was abandoned: nobody knows how it ended.
+    /// Asks to make a call. A [`Call`] dropped without a result counts as abandoned.
     ///
     /// # Errors
     /// [`Refused`]: the call must not be made.
@@ -73,7 +73,7 @@ impl Breaker {
         }
     }
 
-    /// Lets calls pass again: the other side is known to be well, say because a connection to it was just made.
+    /// Closes the breaker: the caller knows that the server is well, for example because it just connected.
     pub fn close(&self) {
         self.with(Circuit::close);
     }
@@ -119,7 +119,7 @@ pub struct Breakers {
 }
 
 impl Breakers {
-    /// A closed one. The name is that of the other side, in metrics and logs.
+    /// Returns a closed breaker. The name is that of the server, for metrics and logs.
     #[must_use]
     pub fn breaker(&self, name: &'static str, settings: Settings) -> Breaker {
         let labels = [("breaker", name)];
@@ -135,7 +135,7 @@ impl Breakers {
         }
     }
 
-    /// Shows their metrics, also those of breakers made later.
+    /// Registers the metrics of these breakers, including those made later.
     pub fn register(&self, registry: &mut Registry) {
         let (states, openings, refused) = (self.states.clone(), self.openings.clone(), self.refused.clone());
         registry.register(
@@ -170,12 +170,12 @@ pub struct Call {
 }
 
 impl Call {
-    /// The other side did its work, whatever it answered.
+    /// Records that the server did its work, whatever the answer.
     pub fn succeeded(mut self) {
         self.end(Outcome::Succeeded);
     }
 
-    /// The other side cannot be reached, or is in trouble.
+    /// Records that the server cannot be reached, or is in trouble.
     pub fn failed(mut self) {
         self.end(Outcome::Failed);
     }

@@ -17,7 +17,8 @@ pub struct BreakerLayer<F> {
 }
 
 impl<F> BreakerLayer<F> {
-    /// `is_failure` says of an answer whether the other side is in trouble: of an HTTP server's 503, say, and not of its 404.
+    /// Returns a layer with this breaker. `is_failure` tells whether an answer shows that the server is in trouble: an HTTP 503, but not a
+    /// 404.
     pub fn new(breaker: Breaker, is_failure: F) -> Self {
         Self { breaker, is_failure }
     }

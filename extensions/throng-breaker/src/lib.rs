@@ -1,9 +1,9 @@
-//! Calls that leave the process: to a broker, to Redis, over HTTP.
+//! A circuit breaker and retries for calls that leave the process: to a broker, to Redis, over HTTP.
 //!
-//! What is down should be left alone, and whoever asks should hear so at once. A [`Breaker`] counts how calls end. While enough of
-//! them succeed it is *closed*, and all pass. When too many fail it *opens*: for a pause that doubles each time, calls are refused without being
-//! made, with the time until another may be worth it ([`Refused::retry_after`], an HTTP server's `Retry-After`). Then it is *half-open*: a few
-//! calls pass as probes; once they have succeeded it closes, at the first failure it opens again.
+//! A server that is down should get no calls, and its callers should fail at once. A [`Breaker`] counts how calls end. While enough of them
+//! succeed it is *closed*, and all calls pass. When too many fail it *opens*: for a pause that doubles each time, it refuses calls and
+//! tells when to try again ([`Refused::retry_after`], an HTTP server's `Retry-After`). Then it is *half-open*: a few calls pass as probes.
+//! If they succeed it closes; at the first failure it opens again.
 //!
 //! ```
 //! use throng_breaker::{Breaker, Settings};
@@ -16,9 +16,9 @@
 //! # Ok::<(), throng_breaker::Refused>(())
 //! ```
 //!
-//! The decisions are [`Circuit`]'s, a state machine without a clock of `throng-services`. [`BreakerLayer`] puts a breaker around a tower service; [`Retry`] is a policy for
-//! tower's own retry layer that pauses longer each time, with jitter, and spends from a budget, so that retries never multiply the load
-//! on what is in trouble.
+//! The decisions are made by [`Circuit`] of `throng-services`, a state machine without a clock. [`BreakerLayer`] puts a breaker around a
+//! tower service. [`Retry`] is a policy for tower's retry layer, with growing pauses, jitter and a budget that bounds the load added by
+//! retries.
 
 mod breaker;
 mod layer;

@@ -14,8 +14,8 @@ use tower::retry::{
 };
 use tower::util::rng::HasherRng;
 
-/// Pauses between attempts: the first about this long, each twice as long as the one before up to the last, and each longer by up to half at random, so that
-/// not all who wait come back at the same moment.
+/// Pauses between attempts. They start at about `first` and double up to `last`. Each is longer by up to half at random, so that callers do
+/// not all retry at the same moment.
 #[derive(Clone, Debug)]
 pub struct Pauses {
     maker: ExponentialBackoffMaker,
@@ -23,7 +23,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Returns pauses from the first to the last; a last one below the first counts as that.
+    /// Returns pauses from `first` to `last`; a `last` below `first` counts as `first`.
     ///
     /// # Panics
     /// When both are zero.
@@ -42,7 +42,7 @@ impl Pauses {
         self.next.next_backoff()
     }
 
-    /// Makes the next pause the first one again: a call went well.
+    /// Starts again with the first pause, after a call succeeded.
     pub fn reset(&mut self) {
         self.next = self.maker.make_backoff();
     }
@@ -56,7 +56,8 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// Retries may add so many of a hundred calls to the load, and so many a second for those who seldom call; over ten seconds.
+    /// Returns a budget, computed over ten seconds: retries may add this percentage of the calls, and this many a second for callers with
+    /// few calls.
     #[must_use]
     pub fn new(percent: u32, a_second: u32) -> Self {
         Self {
@@ -74,7 +75,7 @@ impl RetryBudget {
         self.tokens().deposit();
     }
 
-    /// Spends a retry, if there is enough for one.
+    /// Takes a retry from the budget, and tells whether there was one.
     #[must_use]
     pub fn withdraw(&self) -> bool {
         self.tokens().withdraw(self.begun.elapsed()).is_ok()
@@ -94,7 +95,7 @@ impl fmt::Debug for RetryBudget {
     }
 }
 
-/// A policy for [tower's retry layer](tower::retry::RetryLayer): tries again what is worth it, a bounded number of times, with [`Pauses`], and within a
+/// A policy for [tower's retry layer](tower::retry::RetryLayer): repeats a failed call a bounded number of times, with [`Pauses`], within a
 /// [`RetryBudget`].
 #[derive(Clone, Debug)]
 pub struct Retry<F> {
@@ -105,7 +106,7 @@ pub struct Retry<F> {
 }
 
 impl<F> Retry<F> {
-    /// Returns a layer of at most `attempts` attempts in all. `is_worth_it` says of an answer whether another attempt may go better, and
+    /// Returns a policy of at most `attempts` attempts in all. `is_worth_it` tells of an answer whether another attempt may succeed and
     /// does no harm.
     pub fn new(attempts: u32, pauses: Pauses, budget: RetryBudget, is_worth_it: F) -> Self {
         Self {

@@ -16,29 +16,29 @@ use tokio::{
     sync::Mutex,
 };
 
-/// Says which form an event has at a target.
+/// Maps the events of an entity to items of a target.
 pub trait Outbound: Send + Sync + 'static {
-    /// 1 to 64 of `[a-z0-9-]`, unlike any other sink's or projection's: the offset is kept under this name.
+    /// The name of the egress: 1 to 64 of `[a-z0-9-]`, different from that of any other sink or projection. The offset is stored under it.
     const NAME: &'static str;
     /// Raise it to have everything delivered again from the first event.
     const VERSION: u32 = 1;
-    /// The entity whose events are taken.
+    /// The entity whose events are delivered.
     type Of: Entity;
-    /// The form: what the [`Target`] takes.
+    /// The item that the [`Target`] takes.
     type Item: Send + 'static;
 
     /// The form of an event; `None`: the event is left out.
     fn map(&self, seen: &DurableEvent<Self::Of>) -> Option<Self::Item>;
 }
 
-/// Takes a kind's events to a target: a [`Sink`], to be given to an engine.
+/// A [`Sink`] that delivers the events of a kind to a target. It is given to an engine.
 ///
-/// Every durable event is delivered, in order. A target that [stores the position](Target::STORES_POSITION) has each of them once: what comes again
-/// after a crash, a lost answer or a return to an earlier event is left out by its position. A target that has lost items is told by its
-/// position too, and has them delivered again.
+/// Every durable event is delivered, in order. A target that [stores the position](Target::STORES_POSITION) gets each event once: repeated
+/// events are recognized by their position and left out. If such a target lost items, its position shows that, and they are delivered
+/// again.
 pub struct Egress<O, T> {
     inner: Arc<Inner<O, T>>,
-    /// A thread of its own, from the first delivery on: the engine's wait for no sockets.
+    /// The runtime with a thread of its own, started at the first delivery: the engine's threads must not wait for sockets.
     runtime: SyncMutex<Option<Runtime>>,
 }
 
@@ -49,7 +49,7 @@ struct Inner<O, T> {
 
 struct State<T> {
     target: T,
-    /// The position that was stored, or found, last.
+    /// The position last stored at the target or read from it.
     stored: Option<TargetPosition>,
 }
 
@@ -99,7 +99,7 @@ impl<O: Outbound, T: Target<Item = O::Item>> Egress<O, T> {
 impl<O, T> Drop for Egress<O, T> {
     fn drop(&mut self) {
         let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // It may be dropped on a runtime's thread, which must not wait for another's end.
+        // The egress may be dropped on a thread of another runtime. There, waiting for this runtime's end would panic.
         if let Some(runtime) = runtime.take() {
             runtime.shutdown_background();
         }
@@ -177,7 +177,7 @@ impl<T: Target> State<T> {
         Ok(())
     }
 
-    /// The position that the target has, if it has all that it had.
+    /// Returns the target's position after checking that the target has lost nothing.
     async fn found(&mut self) -> Result<TargetPosition, SinkError> {
         let Some(found) = self.target.position().await? else {
             self.begin_anew().await?;
@@ -189,10 +189,10 @@ impl<T: Target> State<T> {
         }
     }
 
-    /// Tells whether the target has what it was delivered.
+    /// Compares the target's position with the last event delivered, to find lost items.
     async fn compare(&mut self, delivered: Option<EventOffset>) -> Result<(), SinkError> {
         let Some(found) = self.target.position().await? else {
-            // An egress that has delivered nothing, as far as is known, has no items there to remove.
+            // If the egress knows of no delivery, the target has no items of it to remove.
             if delivered.is_none() {
                 self.target.check_empty().await?;
             }
@@ -206,7 +206,7 @@ impl<T: Target> State<T> {
         Ok(())
     }
 
-    /// Has what was lost delivered again.
+    /// Makes the engine deliver lost items again.
     async fn go_back(&mut self, found: TargetPosition) -> Result<TargetPosition, SinkError> {
         let reached = found.newest();
         self.stored = Some(found);

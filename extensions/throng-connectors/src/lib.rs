@@ -1,11 +1,11 @@
-//! Sources and targets of an engine: whatever gives it messages, and whatever takes its events.
+//! Sources give messages to an engine, and targets take its events.
 //!
-//! - A [`Source`] gives batches of messages with positions; [`Ingress`] makes commands of them. A message is settled once its commands are
-//!   durable. Its id is the commands' idempotency key, so that a message that comes again takes effect once.
-//! - A [`Target`] takes batches of items with ids and positions; [`Egress`] makes the items of an entity's events. A target that stores the
-//!   position with the batch has each event once. Any other has each event at least once, and the ids mark copies.
+//! A [`Source`] gives batches of messages with positions. [`Ingress`] turns them into commands. A message is settled once its commands are
+//! durable. Its id is the idempotency key of the commands, so that a message received again takes effect once.
+//! A [`Target`] takes batches of items with ids and positions. [`Egress`] turns the events of an entity into items. A target that stores
+//! the position with the batch gets each event once. Any other target gets each event at least once, and recognizes copies by their id.
 //!
-//! `throng-amqp` and `throng-redis` are a source and two targets. `examples/lines` is one of each over files, in 100 lines.
+//! `throng-amqp` has a source and a target, `throng-redis` a target. `examples/lines` implements both over files, in 100 lines.
 
 mod egress;
 pub mod frame;
@@ -27,5 +27,5 @@ pub use position::{MalformedPosition, TargetPosition};
 pub use runner::{Runner, Stop};
 pub use source::{Dead, Outcome, Received, Settled, Source};
 pub use target::{Batch, Outgoing, Target};
-/// Why a target does not take a batch, and what is to be done about it.
+/// Why a target refuses a batch, and what the egress does about it.
 pub use throng::projection::SinkError;

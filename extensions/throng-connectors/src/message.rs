@@ -5,18 +5,18 @@ use std::borrow::Cow;
 /// The header with the trace that a message is a part of (W3C Trace Context).
 pub const TRACEPARENT: &str = "traceparent";
 
-/// A message that comes in or goes out. Sources and targets carry the properties that their protocol has.
+/// A message that arrives or leaves. A source or target carries those properties that its protocol has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// The payload, as the source had it or the target gets it.
+    /// The payload, unchanged.
     pub body: Vec<u8>,
     /// The id by which a second copy is recognised, at most 255 bytes.
     pub id: Option<String>,
-    /// The routing key, subject or partition key. A dead letter that was sent again has its first one.
+    /// The routing key, subject or partition key. A message that was a dead letter and is sent again has its original one.
     pub routing_key: String,
     /// The type of the body, for example `application/json`.
     pub content_type: Option<Cow<'static, str>>,
-    /// The encoding of the body, for example `gzip`. The body is handed on as it is.
+    /// The encoding of the body, for example `gzip`. The body is not decoded.
     pub content_encoding: Option<Cow<'static, str>>,
     /// The kind of message, for its readers.
     pub message_type: Option<Cow<'static, str>>,
@@ -24,12 +24,12 @@ pub struct Message {
     pub correlation_id: Option<String>,
     /// The address for answers.
     pub reply_to: Option<String>,
-    /// More about it, as texts. Numbers and booleans become texts; other values are left out.
+    /// Further headers, as texts. Numbers and booleans become texts; other values are left out.
     pub headers: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Message {
-    /// A message with this id and body, without any other property.
+    /// Returns a message with this id and body, without other properties.
     #[must_use]
     pub fn new(id: impl Into<String>, body: Vec<u8>) -> Self {
         Self {

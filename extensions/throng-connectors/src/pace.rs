@@ -1,7 +1,8 @@
-//! The pause in which a thread that talks to a broker leaves its sockets alone.
+//! The pause in which a thread that talks to a broker does not read its sockets.
 //!
-//! A broker sends each message as soon as it has it, and so wakes whoever reads it for each: a system call, a commit, an acknowledgement and a packet for
-//! one or two messages. While many come, the thread looks at its sockets only after a pause: what has come meanwhile is one read, one turn, one commit, one
+//! A broker sends each message at once, and each wakes the reader: a system call, a commit, an acknowledgement and a packet for one or two
+//! messages. Under load, the thread therefore reads its sockets only after a pause. What arrived meanwhile is then one read, one batch, one
+//! commit and one acknowledgement. Without load there is no pause.
 //! acknowledgement, and goes out in one write. Few messages are not held up at all.
 
 use std::{
@@ -12,12 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Pauses are made where one gathers at least so many messages.
+/// A pause is made only if about this many messages arrive in it.
 const GATHERED_MIN: u64 = 4;
-/// The time for which messages are counted before the rate is computed anew.
+/// The interval in which messages are counted to compute the rate.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Counts messages, and says when to pause. Anybody counts, one thread pauses.
+/// Counts messages, and decides when to pause. Any thread counts; only one pauses.
 #[derive(Debug)]
 pub struct Pace {
     pause: Duration,
@@ -27,7 +28,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Returns a pace with pauses of this length, while there are any.
+    /// Returns a pace that pauses for this time under load.
     #[must_use]
     pub fn new(pause: Duration) -> Self {
         Self {
@@ -37,12 +38,12 @@ impl Pace {
         }
     }
 
-    /// Counts messages that came, or leave.
+    /// Counts messages that arrive or leave.
     pub fn add(&self, messages: usize) {
         self.messages.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
-    /// Pauses if that gathers something. For a thread that has nothing left to do.
+    /// Pauses if enough messages are expected. Called by a thread that has nothing left to do.
     pub fn pause(&self) {
         let messages = self.messages.load(Ordering::Relaxed);
         let gathers = {

@@ -6,16 +6,16 @@ use throng::{
     projection::{EventOffset, SinkError},
 };
 
-/// Streams that are named at most. A stream that no event came from for longest is left out first.
+/// The most streams named in a position. The stream without an event for the longest time is left out first.
 const STREAMS_MAX: usize = 64;
-/// Begins the text of a place that names streams; one without it is of an earlier release, and names the last event of all.
+/// Prefix of a position that names streams. A position without it was written by an earlier release, and names only the last event of all.
 const MARK: &str = "streams";
 
-/// The last event that was taken of each stream of history, and when it was recorded: `streams WRITER@MICROS writer.commit.record@micros ...`. The nodes of
-/// a cluster write streams side by side, so that one event does not say what was taken.
+/// For each stream of history the last event delivered and the time it was recorded: `streams WRITER@MICROS writer.commit.record@micros
+/// ...`. Each node of a cluster writes its own stream, so one event does not tell what was delivered.
 ///
-/// Another history (the journal was removed or restored from an older copy, the target was not) has the same places. It is told by the time: an event at a
-/// place that is passed cannot be newer than the one that was taken last.
+/// After the journal was removed or restored from an older copy, the same positions name other events. The time reveals this: an event at a
+/// position already passed must not be newer than the last one delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetPosition {
     streams: BTreeMap<WriterId, Taken>,

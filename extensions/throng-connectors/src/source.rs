@@ -1,10 +1,10 @@
-//! Messages from elsewhere.
+//! Sources of messages.
 
 use crate::Message;
 use std::{error::Error, future::Future, io};
 use throng::driver::Charge;
 
-/// Gives messages, and is told which of them are settled: a queue, a partition of a log, a file.
+/// A source of messages: a queue, a partition of a log, a file. It is told which messages are settled.
 ///
 /// A source is used by one thread with a tokio runtime. Its futures need not be `Send`. The example `lines` of this crate is one.
 pub trait Source: Send + 'static {
@@ -21,39 +21,40 @@ pub trait Source: Send + 'static {
         self.name()
     }
 
-    /// Connects, and begins with the first message that is not settled. Called at the start, and after each error with growing pauses.
-    /// Messages that are out and not settled should hold no more than `bytes_max`, about.
+    /// Connects, and starts at the first message that is not settled. Called at the start, and after each error with growing pauses.
+    /// Messages received and not settled should hold at most about `bytes_max`.
     ///
     /// # Errors
-    /// The source cannot be reached, or will not be read.
+    /// The source cannot be reached, or refuses to be read.
     fn open(&mut self, bytes_max: usize) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Waits for messages, and returns them in order; none at all after a pause is as good. What it returns is one commit, if it is not too much.
+    /// Waits for messages, and returns them in order. It may also return none after a pause. The messages of one return are committed
+    /// together unless there are too many.
     ///
-    /// The future is dropped at any await, and made anew: what it has taken by then must stay with the source.
+    /// The future may be dropped at any await, and a new one is made. Messages taken by then must stay with the source.
     ///
     /// # Errors
-    /// The connection is lost. Messages that are not settled have to come again after the next [`open`](Self::open).
+    /// The connection is lost. After the next [`open`](Self::open), messages that are not settled must be received again.
     fn receive(&mut self) -> impl Future<Output = Result<Vec<Received<Self::Position>>, Self::Error>>;
 
-    /// Takes note of messages that need not come again: their commands are durable, or were refused for good. They come in the order in which
-    /// they were received, and with none left out. The future is dropped only where nothing is settled after it.
+    /// Notes the messages that are settled: their commands are durable, or were refused for good. They are passed in the order received,
+    /// without gaps. The future is dropped only if nothing is settled afterwards.
     ///
     /// # Errors
     /// The connection is lost.
     fn settle(&mut self, settled: Vec<Settled<Self::Position>>) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Ends, once everything in flight is settled or the time for that is over.
+    /// Closes the source, after everything in flight was settled or the time for that ended.
     fn close(&mut self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
 
-    /// The reason why a source gives nothing or keeps something back, for people. Looked at each second, and when the source is lost.
+    /// Returns for people why the source gives nothing or keeps something back. Read every second, and when the connection is lost.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Trying again comes to the same: the start fails with this error.
+    /// Tells whether a retry would fail the same way. Then the start fails with this error.
     fn is_final(_error: &Self::Error) -> bool {
         false
     }
@@ -64,13 +65,13 @@ pub trait Source: Send + 'static {
 pub struct Received<P> {
     /// The message's place at the source.
     pub position: P,
-    /// The message. One without an id takes effect twice, if it comes again after it took effect.
+    /// The message. If it has no id and is received again after it took effect, it takes effect twice.
     pub message: Message,
-    /// The message was received before, and not settled.
+    /// True if the message was received before without being settled.
     pub is_again: bool,
     /// The memory that position and message take.
     pub bytes: usize,
-    /// Why the message cannot be trusted to be as it was sent. It is dead then.
+    /// The reason why the message may differ from what was sent. Such a message becomes a dead letter.
     pub damaged: Option<String>,
 }
 
@@ -88,7 +89,7 @@ impl<P> Received<P> {
     }
 }
 
-/// A message that need not come again.
+/// A message that must not be received again.
 #[derive(Debug)]
 pub struct Settled<P> {
     /// The message's place at the source.
@@ -102,18 +103,18 @@ pub struct Settled<P> {
 pub enum Outcome {
     /// Its commands are durable.
     Done,
-    /// Nobody can take it: the source puts it aside, with the reason.
+    /// No entity can accept the message. The source stores it aside with the reason.
     Dead(Box<Dead>),
 }
 
-/// A message that nobody can take. Its memory is charged to the engine until this is dropped.
+/// A message that no entity can accept. Its memory is charged to the engine until this is dropped.
 #[derive(Debug)]
 pub struct Dead {
-    /// The message as it came.
+    /// The message as received.
     pub message: Message,
-    /// Why nobody can take it, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// The commands of the message that were refused, counted from 0; the others took effect.
+    /// The indices of the message's commands that were refused, from 0. The others took effect.
     pub refused: Vec<usize>,
     /// All commands of the message.
     pub commands: usize,

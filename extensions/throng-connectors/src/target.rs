@@ -1,4 +1,4 @@
-//! Events on their way elsewhere.
+//! Targets of events.
 
 use crate::{SinkError, TargetPosition};
 use std::future::{Future, ready};
@@ -6,61 +6,61 @@ use throng::{projection::EventOffset, spans::TraceContext};
 
 type Done = Result<(), SinkError>;
 
-/// Takes items that events become: an exchange, a database, a file. One call at a time, on a tokio runtime of its own.
+/// A target of items made from events: an exchange, a database, a file. It gets one call at a time, on a tokio runtime of its own.
 ///
-/// A target that stores the [position](Batch::position) in one step with the items has each event once, also after a crash, and sets
-/// [`STORES_POSITION`](Self::STORES_POSITION). Any other has each event at least once; a copy has the [id](Outgoing::id) of the first.
+/// A target that stores the [position](Batch::position) atomically with the items gets each event once, also after a crash. It sets
+/// [`STORES_POSITION`](Self::STORES_POSITION). Any other target gets each event at least once; a copy has the same [id](Outgoing::id).
 /// The example `lines` of this crate is a target.
 pub trait Target: Send + 'static {
-    /// The form that an event has there: a message, commands, a line.
+    /// The form of an event at the target: a message, commands, a line.
     type Item: Send + 'static;
-    /// The target stores the position with the items, and tells it.
+    /// True if the target stores the position with the items and can return it.
     const STORES_POSITION: bool = false;
 
-    /// Takes a batch: all of it or, where the target stores the position, none of it. There are no items where events are nobody's
-    /// business; the position moves all the same.
+    /// Takes a batch as a whole. If it fails, a target that stores the position has taken nothing. A batch may have no items, because no
+    /// event in it was mapped; its position is stored nevertheless.
     ///
     /// # Errors
-    /// [`SinkError::Retry`]: the batch comes again. [`SinkError::Poison`] and [`SinkError::Unusable`] stop the egress.
+    /// [`SinkError::Retry`]: the batch is delivered again. [`SinkError::Poison`] and [`SinkError::Unusable`] stop the egress.
     fn deliver(&mut self, batch: Batch<Self::Item>) -> impl Future<Output = Done> + Send;
 
-    /// The position that was stored last; `None`: there is none, so that everything was lost or nothing was ever delivered.
+    /// Returns the position last stored. `None` means that nothing was ever delivered or that everything was lost.
     ///
     /// # Errors
-    /// The target cannot be read for now, or holds no position.
+    /// The target cannot be read for now, or stores no position.
     fn position(&mut self) -> impl Future<Output = Result<Option<TargetPosition>, SinkError>> + Send {
         ready(Ok(None))
     }
 
-    /// Finds items of unknown origin, before a target without a position is cleared of them for the first time.
+    /// Checks that a target without a position holds no foreign items, before it is cleared for the first time.
     ///
     /// # Errors
-    /// [`SinkError::Unusable`]: there are some.
+    /// [`SinkError::Unusable`]: there are foreign items.
     fn check_empty(&mut self) -> impl Future<Output = Done> + Send {
         ready(Ok(()))
     }
 
-    /// Removes what was delivered, and the position. Everything is delivered again, after an empty batch with the position
-    /// [`TargetPosition::default`].
+    /// Removes all delivered items and the position. Then an empty batch with the position [`TargetPosition::default`] is delivered, and
+    /// everything after it.
     ///
     /// # Errors
-    /// It is tried again.
+    /// The egress tries again.
     fn clear(&mut self) -> impl Future<Output = Done> + Send {
         ready(Ok(()))
     }
 
-    /// Takes note that it has lost items, for those who read it. They are delivered again.
+    /// Marks the target as incomplete for its readers, because it lost items. They are delivered again afterwards.
     ///
     /// # Errors
-    /// It is tried again.
+    /// The egress tries again.
     fn mark_incomplete(&mut self) -> impl Future<Output = Done> + Send {
         ready(Ok(()))
     }
 
-    /// Takes note that everything is delivered.
+    /// Marks the target as complete, once everything is delivered.
     ///
     /// # Errors
-    /// It is tried again.
+    /// The egress tries again.
     fn complete(&mut self) -> impl Future<Output = Done> + Send {
         ready(Ok(()))
     }
@@ -69,7 +69,7 @@ pub trait Target: Send + 'static {
 /// Items in the order of their events.
 #[derive(Clone, Debug)]
 pub struct Batch<I> {
-    /// Items in the order of their events; none, where only the position moves on.
+    /// The items in the order of their events. Empty if only the position advances.
     pub items: Vec<Outgoing<I>>,
     /// Everything that is delivered with this batch, to be stored with it.
     pub position: TargetPosition,

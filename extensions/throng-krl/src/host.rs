@@ -1,14 +1,14 @@
-//! The interface through which a running program reaches outside itself.
+//! The interface through which a running program accesses its pico and everything outside.
 
 use crate::{Program, Value};
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-/// An event, as a program takes it.
+/// An event that a program handles.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The channel it came over.
+    /// The channel on which it arrived.
     pub eci: Arc<str>,
     /// The first part of its type.
     pub domain: Arc<str>,
@@ -22,12 +22,12 @@ pub struct Event {
     pub time_ms: i64,
 }
 
-/// A query, as a program takes it.
+/// A query that a program answers.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// The channel it came over.
+    /// The channel on which it arrived.
     pub eci: Arc<str>,
-    /// The shared function or value that is asked for.
+    /// The shared function or value that is queried.
     pub name: Arc<str>,
     /// The arguments by name, a map.
     pub arguments: Value,
@@ -35,31 +35,31 @@ pub struct Query {
     pub qid: Arc<str>,
 }
 
-/// Time and chance of one transaction. Equal ones make equal results.
+/// Time and random seed of one transaction. Equal ones give equal results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The value of `time:now()`, in milliseconds since 1970.
     pub time_ms: i64,
-    /// The start of `random:…` and `sample`.
+    /// The seed of `random:…` and `sample`.
     pub seed: u64,
 }
 
-/// Why a program does not go on.
+/// Why a program stopped.
 #[derive(Clone, Debug)]
 pub enum Interrupt {
-    /// The program or the host failed: the transaction ends.
+    /// The program or the host failed, which ends the transaction.
     Error(Error),
-    /// The host needs an answer from elsewhere. Nothing of what the transaction did may stay; it is run again, from its start and with the
-    /// same [`Turn`], once the answer is there.
+    /// The host needs an answer from outside. It discards the transaction's effects, and runs it again from its start with the same
+    /// [`Turn`] once the answer is there.
     Wait(Request),
 }
 
 /// A request that the host has to answer before the transaction can be run again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The module asked, `http` say.
+    /// The module, for example `http`.
     pub domain: Arc<str>,
-    /// The function or action of it.
+    /// Its function or action.
     pub name: Arc<str>,
     /// The arguments as the program gave them.
     pub arguments: Arguments,
@@ -68,11 +68,11 @@ pub struct Request {
 /// The kind of failure that ended a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// A value of a type that cannot be used so.
+    /// A value has a type that does not fit.
     Type,
-    /// A value, a module or a function that does not exist or cannot be used.
+    /// A value, module or function does not exist or cannot be used.
     Value,
-    /// A bound was reached: steps, memory, depth, events.
+    /// A limit was reached: steps, memory, depth, events.
     Limit,
 }
 
@@ -81,24 +81,24 @@ pub enum ErrorKind {
 pub struct Error {
     /// The kind of failure.
     pub kind: ErrorKind,
-    /// The attempt and the finding, in a sentence.
+    /// The attempt and the failure, in a sentence.
     pub message: String,
-    /// The ruleset it happened in; known once the program has ended.
+    /// The ruleset in which it happened. Set once the program has ended.
     pub rid: Option<Arc<str>>,
-    /// The rule it happened in, if in one.
+    /// The rule in which it happened, if any.
     pub rule: Option<Arc<str>>,
     /// The place in the ruleset's source.
     pub location: Option<crate::Location>,
 }
 
 impl Error {
-    /// A failure that a value of the wrong type caused.
+    /// Returns an error about a value of the wrong type.
     #[must_use]
     pub fn type_error(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Type, message)
     }
 
-    /// A failure that a value, a module or a function caused.
+    /// Returns an error about a value, a module or a function.
     #[must_use]
     pub fn value_error(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Value, message)
@@ -119,7 +119,7 @@ impl Error {
     }
 }
 
-/// The text of an error without the place that its `Display` adds: as pico-engine tells it.
+/// Returns the text of an error without the location that its `Display` adds, as pico-engine shows it.
 #[must_use]
 pub fn without_location(text: &str) -> &str {
     match text.rfind(" [at line ") {
@@ -129,7 +129,7 @@ pub fn without_location(text: &str) -> &str {
 }
 
 impl Error {
-    /// The failure that a text tells, of another program say; the place is not of this one.
+    /// Returns the error in a text, for example from another program. It has no location, since that would be in the other program.
     #[must_use]
     pub fn told(text: &str) -> Error {
         let text = without_location(text);
@@ -153,7 +153,7 @@ impl ErrorKind {
     }
 }
 
-/// The text of the error in JavaScript: `TypeError: …`, `Error: …`; with the place, ` [at line 3 col 5]`, if it is known.
+/// Prints the error as JavaScript does: `TypeError: …`, `Error: …`; followed by the location, ` [at line 3 col 5]`, if it is known.
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.kind.name(), self.message)?;
@@ -172,30 +172,30 @@ impl From<Error> for Interrupt {
     }
 }
 
-/// The arguments of a call: those by place, then those by name.
+/// The arguments of a call: the positional ones, then the named ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// The values in the order they were written.
+    /// The positional values in order.
     pub positional: Vec<Value>,
-    /// `name = value`.
+    /// The named values.
     pub named: Vec<(Arc<str>, Value)>,
 }
 
 impl Arguments {
-    /// The argument of a parameter, by its name or else its place; null if it is missing.
+    /// Returns a parameter's argument, by its name or else by its place; null if it is missing.
     #[must_use]
     pub fn get(&self, place: usize, name: &str) -> Value {
         self.find(place, name).unwrap_or_default()
     }
 
-    /// Works like [`get`](Arguments::get), but gives none if it is missing.
+    /// Works like [`get`](Arguments::get), but returns `None` if it is missing.
     pub(crate) fn find(&self, place: usize, name: &str) -> Option<Value> {
         let named = self.named.iter().find(|(key, _)| &**key == name);
         let found = named.map(|(_, value)| value).or_else(|| self.positional.get(place));
         found.cloned()
     }
 
-    /// The arguments as data ([`Value::into_data`]).
+    /// Converts the arguments to data ([`Value::into_data`]).
     pub(crate) fn into_data(self) -> Arguments {
         Arguments {
             positional: self.positional.into_iter().map(Value::into_data).collect(),
@@ -207,7 +207,7 @@ impl Arguments {
         }
     }
 
-    /// All of them as one map, those by place under their parameters' names.
+    /// Returns all arguments as one map, the positional ones under their parameters' names.
     #[must_use]
     pub fn to_map(&self, parameters: &[&str]) -> Value {
         let places = parameters.iter().zip(&self.positional);
@@ -221,7 +221,7 @@ impl Arguments {
 pub enum CallKind {
     /// `ctx:children`: a value, without parentheses.
     Property,
-    /// `http:get(…)` in an expression: it may change nothing.
+    /// `http:get(…)` in an expression. It must have no effect.
     Function,
     /// `ctx:newPico(…)` among the actions.
     Action,
@@ -230,15 +230,15 @@ pub enum CallKind {
 /// A use of a module that the host answers.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The ruleset that asks; a module's own id while its code runs.
+    /// The calling ruleset; inside a module's code the module's own id.
     pub rid: &'a str,
-    /// The rule that asks, if one does.
+    /// The calling rule, if any.
     pub rule: Option<&'a str>,
-    /// The module: `ctx`, `http`, … or the id of a ruleset that [`Host::module`] says the host answers.
+    /// The module: `ctx`, `http`, … or the id of a ruleset for which [`Host::module`] returned [`Module::Host`].
     pub domain: &'a str,
     /// The function, action or property of the module.
     pub name: &'a str,
-    /// The use: for its value, or for its effect.
+    /// The use: for its value or for its effect.
     pub kind: CallKind,
     /// The arguments as the program gave them.
     pub arguments: &'a Arguments,
@@ -249,13 +249,13 @@ pub struct Call<'a> {
 /// A ruleset used as a module.
 #[derive(Clone, Debug)]
 pub enum Module {
-    /// Compiled by the host, and run within this transaction.
+    /// The host compiled it; it runs within this transaction.
     Program(Arc<Program>),
     /// The host answers its calls ([`Host::call`]).
     Host,
 }
 
-/// `raise`: one more event in this transaction.
+/// `raise`: adds an event to this transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Raise {
     /// The ruleset that raises it.
@@ -266,16 +266,16 @@ pub struct Raise {
     pub name: Arc<str>,
     /// Its attributes, a map.
     pub attributes: Value,
-    /// Only this ruleset takes it.
+    /// Only this ruleset gets the event.
     pub for_rid: Option<Arc<str>>,
 }
 
-/// `schedule`: an event at another time.
+/// `schedule`: an event at a later time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     /// The ruleset that schedules it.
     pub rid: Arc<str>,
-    /// The channel of the event that is handled.
+    /// The channel of the event being handled.
     pub eci: Arc<str>,
     /// The first part of its type, `say` of `say:hello`.
     pub domain: Arc<str>,
@@ -283,7 +283,7 @@ pub struct Schedule {
     pub name: Arc<str>,
     /// Its attributes: a map, or null for none.
     pub attributes: Value,
-    /// The times: one, or repeated ones.
+    /// A single time, or repeated times.
     pub when: When,
 }
 
@@ -292,14 +292,14 @@ pub struct Schedule {
 pub enum When {
     /// A single time, in milliseconds since 1970.
     At(i64),
-    /// Repeated times, in the form of cron.
+    /// Repeated times, as a cron expression.
     Repeat(Arc<str>),
 }
 
 /// A rule's message to the sender of the event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directive {
-    /// A text, as a rule; any value can stand there.
+    /// Usually a text, but any value is allowed.
     pub name: Value,
     /// Its options; an empty map if there are none.
     pub options: Value,
@@ -309,10 +309,10 @@ pub struct Directive {
     pub rule: Option<Arc<str>>,
 }
 
-/// The weight of a log entry.
+/// The level of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Inner workings.
+    /// Internals.
     Debug,
     /// The operator `klog`, with the value it passes on.
     Klog,
@@ -327,11 +327,11 @@ pub enum Level {
 /// An entry for the pico's log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
-    /// Its weight.
+    /// Its level.
     pub level: Level,
     /// The ruleset that logged it.
     pub rid: Arc<str>,
-    /// The rule that logged it; none where a function of a query did.
+    /// The rule that logged it; `None` for a function of a query.
     pub rule: Option<Arc<str>>,
     /// The text that was logged, or what the entry is about.
     pub message: Arc<str>,
@@ -339,79 +339,81 @@ pub struct LogEntry {
     pub value: Value,
 }
 
-/// A running program's access to everything outside: the pico it runs in.
+/// A running program's access to its pico and everything outside.
 ///
-/// A transaction may be run again from its start after [`Interrupt::Wait`], so nothing that a host is told may take effect before the
+/// After [`Interrupt::Wait`] a transaction is run again from its start. So nothing that a host is told may take effect before the
 /// transaction has ended well.
 pub trait Host {
-    /// Reads an entity variable, or what is at a path in it; null where there is nothing.
+    /// Reads an entity variable, or the value at a path in it; null if there is none.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from being read.
+    /// Any [`Interrupt`] that prevents reading.
     fn ent_get(&mut self, rid: &str, name: &str, path: &[Arc<str>]) -> Result<Value, Interrupt>;
 
-    /// Writes an entity variable, or what is at a path in it ([`Value::set_at_path`]). The value is data.
+    /// Writes an entity variable, or the value at a path in it ([`Value::set_at_path`]). The value is data.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from being written, a query's being run say.
+    /// Any [`Interrupt`] that prevents writing, for example because a query is running.
     fn ent_put(&mut self, rid: &str, name: &str, path: &[Arc<str>], value: Value) -> Result<(), Interrupt>;
 
-    /// Removes an entity variable, or what is at a path in it ([`Value::remove_at_path`]).
+    /// Removes an entity variable, or the value at a path in it ([`Value::remove_at_path`]).
     ///
     /// # Errors
     ///
     /// As for `ent_put`.
     fn ent_remove(&mut self, rid: &str, name: &str, path: &[Arc<str>]) -> Result<(), Interrupt>;
 
-    /// The ruleset a program uses as a module; none if there is no such one.
+    /// Returns the ruleset that a program uses as a module; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from being loaded.
+    /// Any [`Interrupt`] that prevents loading it.
     fn module(&mut self, rid: &str) -> Result<Option<Module>, Interrupt>;
 
-    /// Uses a module of the host: `ctx`, `event:send`, `http`, `schedule`, `wrangler`, `subscription`, `meta`.
+    /// Calls a module of the host: `ctx`, `event:send`, `http`, `schedule`, `wrangler`, `subscription`, `meta`.
     ///
     /// # Errors
     ///
-    /// If the module knows no such thing, the arguments cannot be used, or an answer has to be waited for.
+    /// [`Interrupt::Error`]: the module has no such function, or the arguments do not fit. [`Interrupt::Wait`]: the answer is not there
+    /// yet.
     fn call(&mut self, call: &Call<'_>) -> Result<Value, Interrupt>;
 
     /// Appends an event to the transaction.
     ///
     /// # Errors
     ///
-    /// If it cannot be taken.
+    /// [`Interrupt::Error`]: it cannot be appended.
     fn raise(&mut self, raise: Raise) -> Result<(), Interrupt>;
 
-    /// Forgets the events that were raised and not yet handled, and the rulesets that the current event has still to reach (`error error`).
+    /// Drops the events raised and not yet handled, and skips the rulesets that have not yet handled the current event (`error error`).
     fn clear_schedule(&mut self);
 
-    /// Schedules an event and returns what `setting` gets.
+    /// Schedules an event and returns the value for `setting`.
     ///
     /// # Errors
     ///
-    /// If it cannot be scheduled, a cron expression being none say.
+    /// [`Interrupt::Error`]: it cannot be scheduled, for example because the cron expression is invalid.
     fn schedule(&mut self, schedule: Schedule) -> Result<Value, Interrupt>;
 
-    /// Takes a directive.
+    /// Adds a directive.
     ///
     /// # Errors
     ///
-    /// If there are too many.
+    /// [`Interrupt::Error`]: there are too many.
     fn directive(&mut self, directive: Directive) -> Result<(), Interrupt>;
 
-    /// An event selects a rule: its body runs next.
+    /// Called when an event has selected a rule, before its body runs.
     fn rule_selected(&mut self, _rid: &Arc<str>, _rule: &Arc<str>) {}
 
-    /// The rule selected last takes its actions, or its condition keeps it from them. A rule with `foreach` tells it once a round.
+    /// Called when the rule selected last runs its actions, or when its condition prevents that. A rule with `foreach` calls it once per
+    /// round.
     fn rule_fired(&mut self, _fired: bool) {}
 
-    /// Takes a log entry. Asked with `is_logged` first, so that nothing is made for nobody.
+    /// Adds a log entry. The program first asks `is_logged`, so that no entry is built in vain.
     fn log(&mut self, entry: LogEntry);
 
-    /// True if entries of this level are wanted.
+    /// Tells whether entries of this level are logged.
     fn is_logged(&self, level: Level) -> bool;
 }

@@ -1,11 +1,11 @@
-//! KRL, the Kinetic Rule Language of pico-engine 1.x: a ruleset's source is [parsed](parse), [compiled](compile) once to a [`Program`], and
+//! KRL, the Kinetic Rule Language of pico-engine 1.x. A ruleset's source is [parsed](parse), [compiled](compile) once to a [`Program`], and
 //! run by a [`Vm`] for one event or query at a time.
 //!
-//! Nothing here does I/O, reads a clock or draws randomness. A running program reaches the pico it runs in through a [`Host`]; time and the
-//! seed of chance come in a [`Turn`]. Equal inputs have equal results, so that an event can be run again, and simulated.
+//! This crate does no I/O, reads no clock and draws no random numbers. A running program accesses its pico through a [`Host`]; time and
+//! random seed come in a [`Turn`]. Equal inputs give equal results, so that an event can be run again, and simulated.
 //!
-//! Nothing runs for ever: steps, memory, depth and the number of events raised are [bounded](Limits), regular expressions take linear time,
-//! and sources that nest too deeply are refused.
+//! Every run ends: steps, memory, depth and the number of events raised are [limited](Limits). Regular expressions take linear time, and
+//! sources that nest too deeply are refused.
 //!
 //! ```
 //! use throng_krl::{compile, parse};

@@ -1,4 +1,4 @@
-//! A ruleset compiled: what runs, and what can be asked about it.
+//! A compiled ruleset: its code and its description.
 
 use crate::compile::Code;
 use crate::select::Machine;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A compiled ruleset. It is made once a version and shared by all picos that have it installed.
+/// A compiled ruleset. It is compiled once per version and shared by all picos that have it installed.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) rid: Arc<str>,
@@ -17,20 +17,20 @@ pub struct Program {
     pub(crate) testing: Value,
     pub(crate) codes: Vec<Code>,
     pub(crate) constants: Vec<Value>,
-    /// The argument lists of calls: which have names.
+    /// The names of the arguments of each call; `None` for a positional one.
     pub(crate) shapes: Vec<Vec<Option<Arc<str>>>>,
     pub(crate) groups: Vec<ClosureGroup>,
     pub(crate) globals: Vec<Global>,
     pub(crate) uses: Vec<ModuleUse>,
     pub(crate) references: Vec<ModuleReference>,
     pub(crate) rules: Vec<RuleProgram>,
-    /// The rules that an event concerns, by its domain and name, in the order of the ruleset.
+    /// The rules selected by an event, by its domain and name, in the order of the ruleset.
     pub(crate) dispatch: HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>,
-    /// Rules that any event concerns (`select where`), in order.
+    /// Rules that every event may select (`select where`), in order.
     pub(crate) any_event: Vec<u16>,
-    /// Shared names and the globals they are.
+    /// Shared names and their globals.
     pub(crate) shares: Vec<(Arc<str>, u16)>,
-    /// Provided names and the globals they are.
+    /// Provided names and their globals.
     pub(crate) provides: Vec<(Arc<str>, u16)>,
 }
 
@@ -47,10 +47,10 @@ pub struct Meta {
     pub author: Option<Arc<str>>,
 }
 
-/// Something the compiler found, and where.
+/// A finding of the compiler, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The first character concerned.
+    /// The first character of the fault.
     pub location: Location,
     /// The fault, in a sentence.
     pub message: String,
@@ -68,12 +68,12 @@ impl fmt::Display for Diagnostic {
 pub struct Dependency {
     /// The ruleset that `use module` names.
     pub rid: Arc<str>,
-    /// The ruleset's name for it.
+    /// The name it has in the ruleset.
     pub alias: Arc<str>,
 }
 
 impl Program {
-    /// The id by which it is installed, queried and used as a module.
+    /// Returns the id under which it is installed, queried and used as a module.
     #[must_use]
     pub fn rid(&self) -> &Arc<str> {
         &self.rid
@@ -85,13 +85,13 @@ impl Program {
         &self.meta
     }
 
-    /// Returns the compiler's doubts.
+    /// Returns the compiler's warnings.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// Returns the modules of its `use module` lines, in their order.
+    /// Returns the modules of its `use module` lines, in order.
     pub fn dependencies(&self) -> impl Iterator<Item = Dependency> {
         self.uses.iter().map(|used| Dependency {
             rid: Arc::clone(&used.rid),

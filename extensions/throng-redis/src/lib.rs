@@ -1,10 +1,9 @@
-//! Read models in Redis, kept from an entity's events.
+//! Read models in Redis, written from an entity's events.
 //!
-//! A [`RedisTarget`] takes commands; an [`Outbound`] says which ones an event becomes; an
-//! [`Egress`] of both is given to an engine. Events that have gathered since the last batch go to Redis in one
-//! transaction (`MULTI`), with the last event of each writer beside them. So each event takes effect once: what is delivered again after
-//! a crash, a lost answer or a rebuild is known by its position and left out. Two engines on one Redis, of which one has just taken over, do
-//! not both write: the position is watched.
+//! A [`RedisTarget`] takes commands, an [`Outbound`] maps an event to commands, and an [`Egress`] of both is given to an engine. The events
+//! since the last batch are written in one transaction (`MULTI`), together with the last event of each writer. So each event takes effect
+//! once: an event delivered again after a crash, a lost answer or a rebuild is recognized by its position and left out. The position is
+//! watched (`WATCH`), so that two engines on one Redis never both write.
 //!
 //! ```
 //! use throng::projection::DurableEvent;
@@ -48,20 +47,21 @@
 //!
 //! # What is lost
 //!
-//! At each start, with every batch and every ten seconds the sink compares the place in Redis with the last event it has delivered. A Redis that lost data (a
-//! restart with less than `appendfsync always`, a removed database, another one) is behind: what it has lost is delivered again, from its own place on. Data and place are
-//! one transaction, so nothing counts twice. One that lost its place has lost all: the [keys it owns](RedisTarget::new) are removed, and
-//! everything is delivered again. Until then the key `throng:NAME:VERSION:filling` is there, and [`Reader::ask_complete`] answers nothing.
+//! At each start, with every batch and every ten seconds, the sink compares the position in Redis with the last event it delivered. A Redis
+//! that lost data (a restart with less than `appendfsync always`, a removed database, another server) is behind. Then events are delivered
+//! again from its position on. Data and position are written in one transaction, so nothing counts twice. If the position is lost, the read
+//! model counts as lost: the [keys it owns](RedisTarget::new) are removed, and everything is delivered again. Until that is done the key
+//! `throng:NAME:VERSION:filling` exists, and [`Reader::ask_complete`] answers nothing.
 //!
-//! Redis has no rollback: a command it refuses within a transaction (a key that holds a value of another type) stops the sink, with the reason, but the
-//! others of its batch count. A rebuild of the sink helps: it removes the read model's own keys first.
+//! Redis has no rollback. If it refuses a command of a transaction (the key holds a value of another type), the sink stops with the reason,
+//! but the other commands took effect. A rebuild of the sink repairs this: it removes the read model's keys first.
 
 mod reader;
 mod target;
 mod watch;
 
 pub use reader::{ReadError, Reader};
-/// The driver, whose [`Cmd`](redis::Cmd)s an event becomes.
+/// The driver. An event is mapped to its [`Cmd`](redis::Cmd)s.
 pub use redis;
 pub use target::{Error, ReadModel, RedisTarget};
 /// The pair that writes a read model.

@@ -1,4 +1,4 @@
-//! Queries of what a sink has written.
+//! Queries of the read models in Redis.
 
 use crate::{
     Error, ReadModel,
@@ -15,11 +15,11 @@ use tokio::sync::Mutex;
 /// The longest wait for Redis to answer a query.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Asks a Redis, for example a server that has no journal of its own and answers from the read models a [`RedisTarget`](crate::RedisTarget) keeps there. A
-/// clone is the same.
+/// Queries a Redis: for example from a server that has no journal and answers from the read models a [`RedisTarget`](crate::RedisTarget)
+/// writes. Clones share the connection.
 ///
-/// All who ask share one connection, which is made with the first question, and anew after it was lost. A question whose connection is lost is asked
-/// once more, within a budget of a tenth of all questions.
+/// The connection is made at the first query, and again after it was lost. A query whose connection is lost is sent once more, within a
+/// budget of a tenth of all queries.
 #[derive(Clone)]
 pub struct Reader {
     inner: Arc<Inner>,
@@ -43,22 +43,23 @@ pub enum ReadError {
         /// When asking again may make sense.
         retry_after: Duration,
     },
-    /// The read model is not there, or not complete: nothing was written yet, or what was is lost and written again.
+    /// The read model does not exist or is not complete: nothing was written yet, or lost data is being written again.
     #[error("the read model {name} in Redis is not complete: its consumer is writing it, or has to be started")]
     Incomplete {
         /// The name of its mapping.
         name: &'static str,
     },
-    /// Asking again comes to the same.
+    /// Redis refuses the query, and would refuse it again.
     #[error("Redis refuses the question: {0}")]
     Refused(RedisError),
 }
 
 impl Reader {
-    /// Asks the Redis at `redis://host:port/database`, under TLS at `rediss://`; while it is down, questions are refused at once, as the breaker says.
+    /// Returns a reader of the Redis at `redis://host:port/database`, with TLS at `rediss://`. While Redis is down, the breaker refuses
+    /// queries at once.
     ///
     /// # Errors
-    /// That is no address.
+    /// The address is invalid.
     pub fn new(url: &str, breaker: Breaker) -> Result<Self, Error> {
         let client = Client::open(url).map_err(|error| Error::Address(error.to_string()))?;
         Ok(Self::of(client, breaker))
@@ -75,10 +76,11 @@ impl Reader {
         }
     }
 
-    /// Asks; commands that only read, since they may be sent twice. On a tokio runtime with time and sockets.
+    /// Sends commands and returns their answers. The commands must only read, since they may be sent twice. Needs a tokio runtime with time
+    /// and I/O.
     ///
     /// # Errors
-    /// There is no answer.
+    /// Redis gave no answer.
     pub async fn ask<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, ReadError> {
         match self.try_once(commands).await {
             Err(Failed::Lost(_)) if self.inner.budget.withdraw() => {}
@@ -87,13 +89,13 @@ impl Reader {
         self.try_once(commands).await.map_err(Failed::into_error)
     }
 
-    /// Works like [`ask`](Self::ask), of what an egress has written, and only while that is complete.
+    /// Works like [`ask`](Self::ask) for a read model, and answers only while it is complete.
     ///
     /// # Errors
-    /// There is no answer, or it would be one of an incomplete read model.
+    /// Redis gave no answer, or [`ReadError::Incomplete`]: the read model is not complete.
     pub async fn ask_complete<O: Outbound, T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, ReadError> {
         let mut commands = commands.clone();
-        // Behind the rest: what is lost before it is answered is seen here.
+        // The check is sent after the commands, so that data lost before the answer is noticed.
         let ReadModel {
             name,
             place_key,
@@ -110,12 +112,12 @@ impl Reader {
         T::from_redis_value(Value::Array(values)).map_err(|error| ReadError::Refused(error.into()))
     }
 
-    /// Tells a service how read models are, each as the check `read model NAME`, from looks every second over a connection of its own. It fails until
-    /// Redis was reached once, and warns while Redis cannot be reached or the read model is not complete. With
-    /// [`Engine::checks`](throng::Engine::checks) that is on `/health/ready`.
+    /// Adds the check `read model NAME` to a service's health for each read model. A thread queries Redis every second over a connection of
+    /// its own. The check fails until Redis was reached once. It warns while Redis cannot be reached or the read model is not complete.
+    /// Given [`Engine::checks`](throng::Engine::checks), it shows on `/health/ready`.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The operating system refuses a thread.
     pub fn watch(&self, health: &Health, models: impl IntoIterator<Item = ReadModel>) -> Result<Watch, Error> {
         let Inner { client, breaker, .. } = &*self.inner;
         Watch::start(Self::of(client.clone(), breaker.clone()), health, models)
@@ -159,10 +161,10 @@ impl Reader {
 
 /// The failure of an attempt.
 enum Failed {
-    /// The attempt was not made.
+    /// The breaker is open, so that no attempt was made.
     Open(throng_breaker::Refused),
     Lost(RedisError),
-    /// Redis is there, and cannot answer just now.
+    /// Redis was reached, but cannot answer for now.
     Busy(RedisError),
     Refused(RedisError),
 }

@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 use throng_breaker::{Breaker, Settings};
 use throng_connectors::{Batch, Outbound, SinkError, Target, TargetPosition};
 
-/// The longest wait for Redis to let us in, and to answer a batch.
+/// The longest time to connect, and to wait for the answer to a batch.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
@@ -23,7 +23,7 @@ pub enum Error {
     Thread(std::io::Error),
 }
 
-/// A read model in Redis, for an [`Egress`](throng_connectors::Egress). An event becomes [commands](Cmd), whose answers are not looked at.
+/// A read model in Redis, for an [`Egress`](throng_connectors::Egress). An event is mapped to [commands](Cmd), whose answers are ignored.
 pub struct RedisTarget {
     client: Client,
     breaker: Breaker,
@@ -33,13 +33,13 @@ pub struct RedisTarget {
 }
 
 impl RedisTarget {
-    /// The Redis at `redis://host:port/database`, under TLS at `rediss://`. It is connected to with the first event.
+    /// Returns a target at `redis://host:port/database`, with TLS at `rediss://`. It connects at the first event.
     ///
-    /// `owns` tells whether a key is one that the read model writes. Such keys are removed before everything is written again: counters would
-    /// go on from what they are.
+    /// `owns` tells whether a key belongs to the read model. Such keys are removed before everything is written again; otherwise counters
+    /// would continue from their old values.
     ///
     /// # Errors
-    /// That is no address.
+    /// The address is invalid.
     pub fn new(model: ReadModel, owns: fn(&str) -> bool, url: &str) -> Result<Self, Error> {
         Ok(Self {
             client: Client::open(url).map_err(|error| Error::Address(error.to_string()))?,
@@ -50,7 +50,7 @@ impl RedisTarget {
         })
     }
 
-    /// Refuses at once while this breaker is open, whose state metrics show.
+    /// Uses this breaker, which refuses batches while it is open and whose state metrics show.
     #[must_use]
     pub fn with_breaker(mut self, breaker: Breaker) -> Self {
         self.breaker = breaker;
@@ -125,7 +125,7 @@ impl Target for RedisTarget {
         }
     }
 
-    /// Stores the key that says so first: something may end it half-way.
+    /// Sets the key `filling` before it removes anything, since it may be interrupted.
     async fn clear(&mut self) -> Result<(), SinkError> {
         let model = self.model.clone();
         let mut begin = redis::pipe();
@@ -135,7 +135,7 @@ impl Target for RedisTarget {
             .ignore()
             .del(&model.place_key)
             .ignore();
-        // The place may be watched, and another engine may have written it.
+        // The position may be watched, and another engine may have written it.
         not_overtaken(
             self.ask(async |connection| Ok(begin.query_async(connection).await?))
                 .await,
@@ -166,7 +166,7 @@ impl Target for RedisTarget {
 
 /// Why something is not done.
 enum Failed {
-    /// The connection, or what was said on it.
+    /// The connection failed, or Redis answered with an error.
     Redis(RedisError),
     Refused(throng_breaker::Refused),
 }
@@ -186,7 +186,7 @@ impl From<Failed> for SinkError {
     }
 }
 
-/// A transaction that Redis has not executed, since a watched key was written, answers nothing.
+/// Redis answers nothing to a transaction if a watched key was written: another engine has taken over.
 fn not_overtaken(answer: Result<Value, Failed>) -> Result<(), SinkError> {
     match answer? {
         Value::Nil => Err(SinkError::Retry(
@@ -196,11 +196,11 @@ fn not_overtaken(answer: Result<Value, Failed>) -> Result<(), SinkError> {
     }
 }
 
-/// Keys looked at in one go.
+/// The most keys of one `SCAN`.
 const SCAN_KEYS: usize = 1_000;
 
 impl RedisTarget {
-    /// Asks Redis something, over a connection that is made anew after it was lost.
+    /// Sends a query, over a new connection if the last one was lost.
     async fn ask<R>(
         &mut self,
         work: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<R, Failed>,
@@ -223,7 +223,7 @@ impl RedisTarget {
         answer
     }
 
-    /// Its own among some of the keys there are, and where the next ones are; also what earlier versions have left.
+    /// Returns the read model's keys among those of one `SCAN`, also keys of earlier versions, and the next cursor.
     async fn own_keys(&mut self, cursor: u64) -> Result<(u64, Vec<String>), Failed> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("COUNT").arg(SCAN_KEYS);
@@ -253,9 +253,9 @@ pub(crate) async fn connect(client: &Client, answer_max: Duration) -> Result<Mul
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadModel {
     pub(crate) name: &'static str,
-    /// The position that the read model has come to.
+    /// The key of the position that the read model has reached.
     pub(crate) place_key: String,
-    /// The key that is there while the read model is not complete: then its events are delivered again.
+    /// The key that exists while the read model is not complete.
     pub(crate) filling_key: String,
 }
 
@@ -272,7 +272,7 @@ impl ReadModel {
     }
 }
 
-/// Redis has answered, though with an error: neither is the connection lost, nor is Redis down. A server that has become a replica is better looked for anew.
+/// Tells whether Redis answered with an error that needs no new connection. A server that became a replica needs one.
 pub(crate) fn is_reply(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(kind) => !matches!(kind, ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown),
@@ -280,8 +280,8 @@ pub(crate) fn is_reply(error: &RedisError) -> bool {
     }
 }
 
-/// Redis is well, and refuses a command of a transaction that it has executed: it would again. (One that it has not executed, say for want of memory, is
-/// tried again.)
+/// Tells whether Redis refused a command of a transaction that it executed: it would refuse it again. (A transaction not executed, for
+/// example for lack of memory, is tried again.)
 pub(crate) fn is_refusal(error: &RedisError) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! The state of read models in Redis, in the readiness of a service that answers from them.
+//! The state of read models, as health checks of a service that answers from them.
 
 use crate::{Error, ReadError, ReadModel, Reader};
 use std::{thread, time::Duration};
@@ -42,7 +42,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // One that has panicked has said so.
+            // A panic of the thread was reported when it happened.
             let _ = thread.join();
         }
     }

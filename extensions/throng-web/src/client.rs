@@ -1,4 +1,4 @@
-//! A client for the workers of calls outside.
+//! An HTTP client for the workers of outside calls.
 
 use crate::{
     connection::{Connection, Pool, Stream, whole},
@@ -20,14 +20,14 @@ use throng::model::{Attempt, CallError};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
-/// Addresses of a server that are tried, each for its part of the time.
+/// The most addresses of a server that are tried. Each gets its share of the connect time.
 const ADDRESSES_MAX: usize = 4;
-/// The field by which a provider tells a second attempt from a second call.
+/// The header by which a provider recognizes a second attempt of the same call.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The field by which a provider takes part in the trace (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
 
-/// Makes the requests of a worker. It keeps connections, follows no redirect, and calls only the servers it may.
+/// Makes the HTTP requests of a worker. It keeps connections open, follows no redirects, and calls only the servers it is allowed to.
 ///
 /// Its clones share their connections.
 ///
@@ -54,7 +54,7 @@ pub struct HttpClient {
     connect_timeout: Duration,
     answer_timeout: Duration,
     answer_bytes_max: usize,
-    /// Set when it is first needed, unless the program sets it.
+    /// The TLS settings. Set at the first use, unless the program set its own.
     tls: Arc<OnceLock<Result<TlsConnector, String>>>,
     pool: Arc<Pool>,
 }
@@ -82,33 +82,33 @@ impl HttpClient {
         }
     }
 
-    /// Calls these servers: `api.payments.example`, or `api.payments.example:8443`.
+    /// Returns a client for these servers: `api.payments.example`, or `api.payments.example:8443`.
     #[must_use]
     pub fn to_hosts(hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::new(Some(hosts.into_iter().map(Into::into).collect()))
     }
 
-    /// Calls every server with a public address: for URLs that customers give.
+    /// Returns a client for every server with a public address, for URLs that customers enter.
     #[must_use]
     pub fn to_public_hosts() -> Self {
         Self::new(None)
     }
 
-    /// Calls private addresses and this machine, too, and these also by `http://`.
+    /// Also allows private addresses and this machine, and for these also `http://`.
     #[must_use]
     pub fn allow_private(mut self) -> Self {
         self.hosts.has_private = true;
         self
     }
 
-    /// Sets the time for a connection: its name, its address and its TLS. The default is 5 s.
+    /// Sets the time to connect, including name resolution and TLS. The default is 5 s.
     #[must_use]
     pub fn connect_timeout(mut self, time: Duration) -> Self {
         self.connect_timeout = time;
         self
     }
 
-    /// Sets the time from a request to the end of its answer, 20 s by default. Both times fit into the worker's
+    /// Sets the time from the request to the end of its answer. The default is 20 s. The sum of both times must not exceed the worker's
     /// [`TIMEOUT`](throng::model::Outside::TIMEOUT).
     #[must_use]
     pub fn answer_timeout(mut self, time: Duration) -> Self {
@@ -116,14 +116,14 @@ impl HttpClient {
         self
     }
 
-    /// Sets the most bytes an answer's body may have, 1 MiB by default. An attempt with a longer answer is in doubt.
+    /// Sets the most bytes of an answer's body. The default is 1 MiB. An attempt with a longer answer is in doubt.
     #[must_use]
     pub fn answer_bytes_max(mut self, bytes: usize) -> Self {
         self.answer_bytes_max = bytes;
         self
     }
 
-    /// Sets TLS: other roots than those the machine trusts, or a certificate of the client's own.
+    /// Sets TLS, for other roots than the machine's or for a client certificate.
     #[must_use]
     pub fn tls(mut self, config: Arc<ClientConfig>) -> Self {
         self.tls = Arc::new(OnceLock::from(Ok(config.into())));
@@ -134,8 +134,8 @@ impl HttpClient {
     /// recorded, as `traceparent`. Then has the answer read.
     ///
     /// # Errors
-    /// `NotSent`: no byte of the request was written, so the provider cannot have done it. `InDoubt`: some were, and there is no whole
-    /// answer. All else is `read`'s.
+    /// `NotSent`: no byte of the request was written, so the provider did nothing. `InDoubt`: some bytes were written, but no complete
+    /// answer arrived. All other errors are those of `read`.
     pub async fn call<A, F>(
         &self,
         mut request: Request<Bytes>,
@@ -214,14 +214,14 @@ impl HttpClient {
         Connection::over(stream, origin.is_tls).await
     }
 
-    /// Connects to the first address that answers.
+    /// Connects to the first address that accepts.
     async fn connect_to(&self, addresses: &[SocketAddr]) -> Result<TcpStream, String> {
         let share = self.connect_timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         let mut failed = String::new();
         for address in addresses {
             match timeout(share, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    // Without it, the answer only comes a little later.
+                    // If this fails, the answer only takes a little longer.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -233,7 +233,7 @@ impl HttpClient {
     }
 }
 
-/// A request as it is written to its server.
+/// Converts a request to the form sent to an origin server, with path and `Host`.
 fn to_origin(request: Request<Bytes>) -> Result<Request<Full<Bytes>>, String> {
     let (mut parts, body) = request.into_parts();
     let host = parts.uri.authority().map_or("", |authority| authority.as_str());
@@ -247,7 +247,7 @@ fn to_origin(request: Request<Bytes>) -> Result<Request<Full<Bytes>>, String> {
     Ok(Request::from_parts(parts, Full::new(body)))
 }
 
-/// TLS with the roots this machine trusts.
+/// Returns TLS settings that trust the machine's roots.
 fn trusting_roots() -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -265,10 +265,10 @@ fn trusting_roots() -> Result<TlsConnector, String> {
     Ok(Arc::new(config).into())
 }
 
-/// A `POST` of JSON to a URL.
+/// Returns a `POST` of JSON to a URL.
 ///
 /// # Errors
-/// `NotSent`: the URL is none, or the value cannot be written as JSON.
+/// `NotSent`: the URL is invalid, or the value cannot be serialized.
 pub fn post_json<F>(url: &str, value: &impl Serialize) -> Result<Request<Bytes>, CallError<F>> {
     let body = serde_json::to_vec(value).map_err(|why| CallError::NotSent(format!("the request as JSON: {why}")))?;
     let request = Request::post(url)
@@ -277,16 +277,16 @@ pub fn post_json<F>(url: &str, value: &impl Serialize) -> Result<Request<Bytes>,
     request.map_err(|why| CallError::NotSent(format!("the request's URL: {why}")))
 }
 
-/// An answer's body, read as JSON.
+/// Parses an answer's body as JSON.
 ///
 /// # Errors
-/// `InDoubt`: it cannot be read, though the provider may have done its part.
+/// `InDoubt`: the body cannot be parsed, though the provider may have done its part.
 pub fn read_json<T: DeserializeOwned, F>(body: &[u8]) -> Result<T, CallError<F>> {
     serde_json::from_slice(body).map_err(|why| CallError::InDoubt(format!("the answer's JSON cannot be read: {why}")))
 }
 
-/// The error of a status that decides nothing: the call is tried again. After 429 nothing was done; after all others that is in doubt. With 429
-/// and 503 a provider may say when, as `Retry-After`.
+/// Returns the error for a status that leaves the outcome open, so that the call is tried again. After 429 the provider did nothing; after
+/// any other status that is in doubt. With 429 and 503 the header `Retry-After` may tell when to try again.
 #[must_use]
 pub fn retry<F>(status: StatusCode, headers: &HeaderMap) -> CallError<F> {
     let why = format!("the provider answered {status}");
@@ -299,7 +299,7 @@ pub fn retry<F>(status: StatusCode, headers: &HeaderMap) -> CallError<F> {
     }
 }
 
-/// A pause in seconds, or until a date.
+/// Parses `Retry-After`: a pause in seconds, or a date.
 fn pause(after: &HeaderValue) -> Option<Duration> {
     let after = after.to_str().ok()?.trim();
     match after.parse() {

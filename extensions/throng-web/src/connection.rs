@@ -1,4 +1,4 @@
-//! Connections to servers, each with at most one request under way, and the idle ones among them.
+//! Connections to servers, each with at most one request in flight, and the pool of idle ones.
 
 use crate::hosts::Origin;
 use bytes::Bytes;
@@ -21,21 +21,21 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The time for which an idle connection is used again: shorter than the five seconds after which common servers close it.
+/// The time for which an idle connection may be used again: less than the five seconds after which common servers close it.
 const IDLE: Duration = Duration::from_secs(4);
-/// Idle connections of a client at most.
+/// The most idle connections of a client.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
-/// Bytes to a server and back.
+/// A byte stream to a server.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A stream that notes whether bytes of a request may have left.
+/// A stream that records whether bytes of a request may have been sent.
 struct Watched {
     stream: Box<dyn Stream>,
-    /// A write that fails may have sent bytes: TLS sends in pieces.
+    /// With TLS, a write that fails may have sent some bytes.
     is_tls: bool,
-    /// Raised by each write, lowered before each request. Both happen in the one task that has the connection.
+    /// Set by each write, cleared before each request. Both happen in the one task that owns the connection.
     is_written: Arc<AtomicBool>,
 }
 
@@ -63,7 +63,7 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// A connection. It is driven by the attempt that has it, so that nothing is written once that attempt has ended.
+/// A connection. It is polled only by the attempt that owns it, so nothing is written after that attempt ended.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
@@ -90,12 +90,12 @@ impl Connection {
         })
     }
 
-    /// True once bytes of the last request may have reached the server.
+    /// Tells whether bytes of the last request may have reached the server.
     pub(crate) fn is_written(&self) -> bool {
         self.is_written.load(Relaxed)
     }
 
-    /// Sends a request and reads its answer, whole.
+    /// Sends a request and reads its complete answer.
     pub(crate) async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -124,7 +124,7 @@ impl Connection {
         let answer = poll_fn(|context| {
             let answer = answering.as_mut().poll(context);
             if answer.is_pending() && !*is_closed {
-                // What it does for the answer wakes this task again.
+                // Work of the driver for the answer wakes this task again.
                 *is_closed = driver.as_mut().poll(context).is_ready();
             }
             answer
@@ -134,7 +134,7 @@ impl Connection {
         answer
     }
 
-    /// Looks whether the server has closed it.
+    /// Tells whether the server has left the connection open.
     async fn is_open(&mut self) -> bool {
         let Self { driver, is_closed, .. } = self;
         poll_fn(|context| {
@@ -145,7 +145,7 @@ impl Connection {
     }
 }
 
-/// An error with its causes.
+/// Returns the text of an error with its causes.
 pub(crate) fn whole(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -161,7 +161,7 @@ pub(crate) fn whole(error: &dyn Error) -> String {
 pub(crate) struct Pool(Mutex<HashMap<Origin, Vec<Connection>>>);
 
 impl Pool {
-    /// Takes the connection that was used last, and is open.
+    /// Takes the open connection that was used last.
     pub(crate) async fn take(&self, origin: &Origin) -> Option<Connection> {
         loop {
             let mut connection = {
@@ -174,7 +174,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose answer was read, and drops those that were idle for too long.
+    /// Keeps a connection whose answer was read, and closes those that were idle for too long.
     pub(crate) fn put(&self, origin: Origin, connection: Connection) {
         let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|_, connections| {

@@ -1,4 +1,4 @@
-//! The servers that may be called: by their names, and by the addresses behind these.
+//! The servers that may be called, restricted by name and by address.
 
 use http::Uri;
 use std::net::{IpAddr, SocketAddr};
@@ -41,14 +41,14 @@ impl Origin {
 /// The servers that may be called.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
-    /// Their names, each with its port unless that is the default; without names, all.
+    /// The allowed names, each with its port unless that is the default. `None` allows all.
     pub(crate) named: Option<Vec<String>>,
-    /// Servers with private addresses are called, too, and these also without TLS.
+    /// True if private addresses may be called, and these also without TLS.
     pub(crate) has_private: bool,
 }
 
 impl Hosts {
-    /// Resolves a server's name, and returns the addresses that may be called: at least one.
+    /// Resolves a server's name, and returns those addresses that may be called: at least one.
     pub(crate) async fn addresses(&self, origin: &Origin) -> Result<Vec<SocketAddr>, String> {
         let host = &origin.host;
         let is_named = self
@@ -85,7 +85,7 @@ impl Hosts {
     }
 }
 
-/// True for an address outside of this machine, of private networks and of what is reserved.
+/// Tells whether an address is public: not of this machine, a private network or a reserved range.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -100,7 +100,7 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
                 || is_shared
                 || is_reserved)
         }
-        // Global unicast, without the ranges that stand for IPv4 addresses, tunnels or documentation.
+        // Global unicast, except the ranges for IPv4 addresses, tunnels or documentation.
         IpAddr::V6(v6) => {
             let [a, b, ..] = v6.segments();
             let is_special = a == 0x2001 && (b < 0x200 || b == 0xdb8) || a == 0x2002 || a == 0x3fff;

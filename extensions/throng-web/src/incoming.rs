@@ -1,4 +1,4 @@
-//! Webhooks in: a route that takes them, each once.
+//! A route that receives webhooks and applies each once.
 
 #![expect(clippy::result_large_err, reason = "handlers return a problem as it is")]
 
@@ -19,11 +19,11 @@ use throng::{
 };
 use throng_http::Problem;
 
-/// The most seconds between the time in a webhook and the engine's clock.
+/// The largest difference in seconds between a webhook's time and the engine's clock.
 const TOLERANCE: u64 = 300;
-/// Bytes of a webhook at most.
+/// The most bytes of a webhook.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// The time for which webhooks are known: senders repeat one for three days.
+/// The time for which a webhook's id is remembered: senders repeat a webhook for three days.
 const KNOWN: Duration = Duration::from_hours(96);
 
 /// Receives the webhooks of one sender.
@@ -68,10 +68,10 @@ pub struct Received {
     body: Bytes,
 }
 
-/// A webhook as its sender has signed it.
+/// The parts of a webhook that its sender signed.
 struct Signed<'a> {
     id: String,
-    /// The time in its header field.
+    /// The time as written in the header.
     seconds: &'a str,
     signatures: Vec<Vec<u8>>,
 }
@@ -86,13 +86,14 @@ impl Receiver {
         }
     }
 
-    /// Receives webhooks in the format of Standard Webhooks. Give the sender a name of its own, and never change it: two senders may use one id.
+    /// Receives webhooks in the format of Standard Webhooks. Give each sender a name of its own, since two senders may use the same id.
+    /// Never change the name.
     #[must_use]
     pub fn standard(sender: &'static str, secrets: impl IntoIterator<Item = Secret>) -> Self {
         Self::new(sender, Format::Standard, secrets)
     }
 
-    /// Receives webhooks in Stripe's format, under the `id` in their bodies. The secrets are texts, as Stripe shows them.
+    /// Receives webhooks in Stripe's format. The id of a webhook is the `id` in its body. The secrets are the texts that Stripe shows.
     #[must_use]
     pub fn stripe<'a>(sender: &'static str, secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let secrets = secrets.into_iter().filter(|secret| !secret.is_empty());
@@ -103,16 +104,17 @@ impl Receiver {
         )
     }
 
-    /// Sets the time for which a webhook is known, four days by default: as long as its sender may repeat it.
+    /// Sets how long a webhook's id is remembered, four days by default. It must be as long as the sender may repeat the webhook.
     #[must_use]
     pub fn known_for(mut self, life: KeyLife) -> Self {
         self.known = life;
         self
     }
 
-    /// A route by which its webhooks come to this handler. It answers 204 once the handler has returned, so after the commit of what it has asked.
+    /// Returns a route that gives the webhooks to this handler. It answers 204 after the handler returned, so after the commit of the
+    /// commands it sent.
     ///
-    /// Where callers have to be known, open its path with `Gateway::open_route`: a sender is known by its signature.
+    /// If the gateway requires a login, add the path by `Gateway::open_route`: a sender is authenticated by its signature.
     pub fn route<S, F>(
         self,
         engine: Engine,
@@ -130,10 +132,10 @@ impl Receiver {
         })
     }
 
-    /// Verifies a webhook.
+    /// Verifies the signature of a webhook.
     ///
     /// # Errors
-    /// 401: it is not signed by one of the secrets, or not within five minutes of `now`. 413: it is too long.
+    /// 401: no secret fits the signature, or its time is more than five minutes from `now`. 413: it is too long.
     pub fn verify(&self, headers: &HeaderMap, body: Bytes, now: Timestamp) -> Result<Received, Problem> {
         if body.len() > BODY_BYTES_MAX {
             let found = body.len();
@@ -176,7 +178,7 @@ impl Receiver {
             );
             return Err(refused(self.signature_field(), detail));
         }
-        // No client can have this key: theirs do not begin with `@`, or have a hash after it.
+        // No client can use this key: a client's key does not begin with `@`, or has a hash after it.
         let key = format!("@webhook/{}/{id}", self.sender);
         if key.len() > NAME_BYTES_MAX {
             return Err(refused(
@@ -218,7 +220,7 @@ impl Receiver {
 
     fn standard_of<'h>(&self, headers: &'h HeaderMap) -> Result<Signed<'h>, Problem> {
         let id = self.field(headers, "webhook-id")?;
-        // What is signed is joined by dots: with another one, an id and a time could be read in two ways.
+        // The signed parts are joined by dots. With a dot in the id, id and time could be read in two ways.
         if id.contains('.') {
             return Err(refused(
                 "webhook-id",
@@ -255,22 +257,22 @@ fn refused(field: &str, detail: String) -> Problem {
 }
 
 impl Received {
-    /// The id its sender gave it, the same in each repetition.
+    /// Returns the id given by the sender. Repetitions have the same one.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The body, as it was signed.
+    /// Returns the body as it was signed.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// The body, read as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
-    /// 400: it cannot be read.
+    /// 400: the body is not JSON of this type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         serde_json::from_slice(&self.body).map_err(|why| {
             Problem::malformed(format!(
@@ -280,8 +282,8 @@ impl Received {
         })
     }
 
-    /// The entity, asked under the webhook's id: a repetition is answered as the first one, and takes effect once. Make the command of
-    /// nothing but the webhook, or a repetition is another command.
+    /// Returns a handle that sends commands under the webhook's id: a repetition gets the first answer, and takes effect once. Build the
+    /// command from the webhook only; otherwise a repetition would be a different command.
     #[must_use]
     pub fn once<E: Entity>(&self, entity: Handle<E>) -> Handle<E> {
         entity.once(self.key.clone()).key_life(self.known)

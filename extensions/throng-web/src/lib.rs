@@ -1,8 +1,9 @@
-//! HTTP beside a service: a client for its calls outside, and webhooks out and in (`docs/webhooks.md`).
+//! HTTP for a service: a client for outside calls, and webhooks in both directions (`docs/webhooks.md`).
 //!
-//! - [`HttpClient`]: makes the requests of an [`Outside`](throng::model::Outside) worker, and tells what was not sent from what is in doubt.
-//! - [`Webhooks`]: a worker that sends signed webhooks, in the format of Standard Webhooks.
-//! - [`Receiver`]: a route that takes a provider's webhooks, each once, and answers after the commit.
+//! [`HttpClient`] makes the requests of an [`Outside`](throng::model::Outside) worker, and tells whether a failed request was not sent or
+//! is in doubt.
+//! [`Webhooks`] is a worker that sends signed webhooks in the format of Standard Webhooks.
+//! [`Receiver`] is a route that takes a provider's webhooks, applies each once, and answers after the commit.
 
 mod client;
 mod connection;
@@ -21,5 +22,5 @@ pub use bytes::Bytes;
 pub use http;
 /// The settings of TLS.
 pub use rustls;
-/// The time for which a webhook is known.
+/// The time for which a webhook's id is remembered.
 pub use throng::driver::KeyLife;

@@ -1,4 +1,4 @@
-//! Webhooks out: a worker of calls outside that signs them.
+//! A worker of outside calls that sends signed webhooks.
 
 use crate::{HttpClient, Secret, hosts::Origin, post_json, retry};
 use http::{HeaderValue, StatusCode};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use throng::model::{Attempt, CallError, Outside, Timestamp};
 
-/// A webhook that an entity sends. It stands in the journal: it holds no secrets.
+/// A webhook that an entity sends. It is written to the journal, so it must hold no secrets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Webhook {
     /// The address of the receiver.
@@ -16,26 +16,26 @@ pub struct Webhook {
     /// The type, for example `order.paid`.
     #[serde(rename = "type")]
     pub event: String,
-    /// The time at which that happened.
+    /// The time of the event.
     pub at: Timestamp,
-    /// The content for the receiver.
+    /// The content.
     pub data: Value,
 }
 
-/// The receiver took a webhook.
+/// The receiver accepted a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delivered {
-    /// The status of its answer, 200 to 299.
+    /// The status of the answer, 200 to 299.
     pub status: u16,
 }
 
-/// The receiver wants no more webhooks at this address: it answered 410.
+/// The receiver answered 410: it wants no more webhooks at this address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gone {}
 
 type SecretsOf = dyn Fn(&Webhook) -> Vec<Secret> + Send + Sync;
 
-/// A worker that sends webhooks in the format of Standard Webhooks, for three days at most.
+/// A worker that sends webhooks in the format of Standard Webhooks. It retries for at most three days.
 #[derive(Clone)]
 pub struct Webhooks {
     client: HttpClient,
@@ -43,7 +43,8 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Sends webhooks by this client. `secrets` returns the secrets that the webhook's receiver knows: one, or two while one is replaced.
+    /// Returns a worker that sends by this client. `secrets` returns the secrets that the webhook's receiver knows: one, or two while one
+    /// is being replaced.
     #[must_use]
     pub fn new(client: HttpClient, secrets: impl Fn(&Webhook) -> Vec<Secret> + Send + Sync + 'static) -> Self {
         Self {
@@ -53,7 +54,7 @@ impl Webhooks {
     }
 }
 
-/// The host of a webhook's receiver.
+/// Returns the host of a webhook's receiver.
 fn host(webhook: &Webhook) -> String {
     let origin = webhook.url.parse().ok().and_then(|url| Origin::of(&url).ok());
     origin.map_or_else(String::new, |origin| origin.host)
@@ -61,9 +62,9 @@ fn host(webhook: &Webhook) -> String {
 
 impl Outside for Webhooks {
     const NAME: &'static str = "webhooks";
-    /// A receiver that hangs holds a place for 25 seconds.
+    /// A receiver that does not answer occupies one of these for 25 seconds.
     const CONCURRENCY: usize = 64;
-    /// A receiver that is down says nothing of the others.
+    /// No breaker: a receiver that is down tells nothing about the others.
     const BREAKER: u32 = 0;
     const DESTINATION: Option<fn(&Webhook) -> String> = Some(host);
     const WITHIN: Duration = Duration::from_hours(72);

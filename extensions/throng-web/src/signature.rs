@@ -5,18 +5,18 @@ use ring::hmac::{Context, HMAC_SHA256, Key, Tag};
 use std::{fmt, str::FromStr};
 use subtle::ConstantTimeEq as _;
 
-/// Bytes of a secret.
+/// The allowed lengths of a secret.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
-/// Begins a secret's text.
+/// Prefix of a secret's text.
 const PREFIX: &str = "whsec_";
-/// Signatures of a webhook that are looked at: while a secret is replaced, there are two.
+/// The most signatures checked for a webhook. While a secret is being replaced, there are two.
 const SIGNATURES_MAX: usize = 8;
 
 /// A secret that a sender and a receiver of webhooks share: `whsec_` and the base64 of 24 to 64 random bytes.
 #[derive(Clone)]
 pub struct Secret(Key);
 
-/// A text that is no secret. The text itself is not told.
+/// The text is not a secret. The error does not repeat the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a webhook secret is whsec_ and the base64 of 24 to 64 bytes, found {found}: copy it again, or make one of `openssl rand -base64 32`"
@@ -41,7 +41,7 @@ impl Secret {
         context.sign()
     }
 
-    /// The signature of a webhook as the field `webhook-signature` holds it.
+    /// Returns the value of the header `webhook-signature`.
     #[must_use]
     pub fn sign(&self, id: &str, seconds: i64, body: &[u8]) -> String {
         let tag = self.tag(&[id.as_bytes(), seconds.to_string().as_bytes(), body]);
@@ -74,7 +74,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// True if one of the signatures is that of one of the secrets, compared in constant time. The signed parts are joined by dots.
+/// Tells whether a signature was made with one of the secrets, compared in constant time. The signed parts are joined by dots.
 pub(crate) fn is_signed(secrets: &[Secret], signed: &[&[u8]], signatures: &[Vec<u8>]) -> bool {
     let mut fits = subtle::Choice::from(0);
     for secret in secrets {
@@ -86,7 +86,7 @@ pub(crate) fn is_signed(secrets: &[Secret], signed: &[&[u8]], signatures: &[Vec<
     fits.into()
 }
 
-/// The signatures in `webhook-signature`: `v1,BASE64`, with blanks between them. Those of other versions are passed over.
+/// Returns the signatures of the header `webhook-signature`: `v1,BASE64`, separated by spaces. Other versions are ignored.
 pub(crate) fn standard(field: &str) -> Vec<Vec<u8>> {
     let signatures = field
         .split(' ')
@@ -97,7 +97,7 @@ pub(crate) fn standard(field: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The time and the signatures in `stripe-signature`: `t=SECONDS,v1=HEX`. Those of other versions are passed over.
+/// Returns the time and the signatures of the header `stripe-signature`: `t=SECONDS,v1=HEX`. Other versions are ignored.
 pub(crate) fn stripe(field: &str) -> (Option<&str>, Vec<Vec<u8>>) {
     let parts = || {
         field

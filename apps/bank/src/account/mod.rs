@@ -1,7 +1,7 @@
 //! An account: it takes deposits, pays withdrawals, transfers to other accounts, and gets interest every day.
 //!
 //! A transfer is a request to the other account. The money leaves at once and is **on its way**, in the state and in the events, until the
-//! outcome is there: taken, it is gone; refused, by a closed account or because there is none, it is back. Nothing has to be asked
+//! outcome is known: it is gone if the other account took it, and back if that account is closed or does not exist. Nothing has to be asked
 //! twice, and a crash at any point loses and doubles nothing.
 
 mod messages;
@@ -80,7 +80,7 @@ impl Entity for Account {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, AccountRejection> {
         match command {
-            // Whatever happened to the account since: the outcome of what it began is heard.
+            // Accepted even after the account was closed: the transfer began before that, and its outcome must be recorded.
             Command::FinishTransfer { number, refused } => {
                 if self.on_the_way.contains_key(&number) {
                     turn.emit(match refused {

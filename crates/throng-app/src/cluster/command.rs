@@ -1,4 +1,4 @@
-//! The command `cluster`: looks at nodes that run, and what it writes down they do.
+//! The command `cluster`: it looks at running nodes, and records what they shall do.
 
 use super::{ANY, not_shared, shown::Shown};
 use crate::place::{JournalLocation, LocationArguments};
@@ -69,10 +69,10 @@ struct FinalizeArguments {
 }
 
 impl ClusterCommands {
-    /// Does it, on the journal of this app unless another place is named.
+    /// Runs the command, on the journal of this app unless another location is named.
     ///
     /// # Errors
-    /// The journal is not one that nodes share, or cannot be reached; there is no node of that name.
+    /// The journal is not one that nodes share, or cannot be reached; or no node has that name.
     pub fn run(&self, app: &str) -> anyhow::Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -123,7 +123,7 @@ impl ClusterCommand {
                 if look.json {
                     let own = |node: &'_ throng::journal::Node| (node.said.name.clone(), view.shards_of(Some(node.id)));
                     let mut owned: BTreeMap<String, ShardSet> = BTreeMap::new();
-                    // One that died may still own some while the next one of its name serves.
+                    // A dead node may still own some while its successor of the same name serves.
                     for (name, shards) in view.nodes.iter().map(own) {
                         let before = owned.entry(name).or_default();
                         *before = before.union(&shards);
@@ -210,7 +210,7 @@ impl FinalizeArguments {
     }
 }
 
-/// Opens the directory of a cluster's nodes as they have left it: a look must not change the tables under them.
+/// Opens the directory of a cluster's nodes without migrating it: a look must not change the tables under running nodes.
 fn directory(place: &LocationArguments, app: &str) -> anyhow::Result<PostgresDirectory> {
     match place.place(app)? {
         JournalLocation::Postgres(options) => Ok(PostgresDirectory::look(*options)?),

@@ -1,4 +1,4 @@
-//! A node's cluster, for its console.
+//! A node's cluster, as its console shows and changes it.
 
 use super::shown::report;
 use serde_json::{Map, Value, json};
@@ -51,12 +51,12 @@ impl Cluster for ClusterControl {
     }
 }
 
-/// Has the other nodes told what this one does, and where its console is.
+/// Publishes this node's report and its console's URL to the other nodes.
 pub(crate) fn tell(links: &Links, now: NodeReport, console: Option<String>) {
     links.tell(move || json!({ "console": console, "now": now.now() }).to_string());
 }
 
-/// Returns the URL at which others open a node's console; `None` where only its own machine reaches it.
+/// Returns the URL at which others open a node's console; `None` if only its own machine reaches it.
 pub(crate) fn console_url(admin: Option<SocketAddr>, peer_host: &str) -> Option<String> {
     let admin = admin?;
     let is_one_machine = peer_host.parse().is_ok_and(|peer: IpAddr| peer.is_loopback()) || peer_host == "localhost";

@@ -21,7 +21,7 @@ pub(crate) type Statuses = Arc<OnceLock<watch::Receiver<Status>>>;
 #[derive(Debug)]
 struct ClusterMetrics(Statuses);
 
-/// Measures a node from when it has joined.
+/// Registers the metrics of a node. They have values once the node has joined.
 pub(crate) fn register(registry: &mut Registry, statuses: &Statuses) {
     let cluster = registry.sub_registry_with_prefix("cluster");
     cluster.register_collector(Box::new(ClusterMetrics(Arc::clone(statuses))));
@@ -44,7 +44,7 @@ impl Collector for ClusterMetrics {
     }
 }
 
-/// Counts the nodes that live by their state.
+/// Counts the living nodes by their state.
 fn nodes(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
     let count = |is_counted: fn(&Node) -> bool| {
         let living = status.view.nodes.iter().filter(|node| node.lives());

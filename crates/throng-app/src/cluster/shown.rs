@@ -1,4 +1,4 @@
-//! A cluster, as it is shown.
+//! The status of a cluster, as the tool and the console show it.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ pub(super) struct Shown<'a> {
     pub(super) version: u64,
     pub(super) shards: usize,
     pub(super) unowned: String,
-    /// Names of nodes, which need not live, with the shards that are pinned to them.
+    /// The pinned shards by the name of the node, which need not be alive.
     pub(super) pinned: BTreeMap<&'a str, String>,
-    /// The release and features that a node must have to be let in.
+    /// The least release and features that a node needs to join.
     pub(super) floor: ShownFloor,
     pub(super) nodes: Vec<ShownNode<'a>>,
 }
@@ -37,14 +37,14 @@ pub(super) struct ShownNode<'a> {
     pub(super) features: u32,
     pub(super) app: u64,
     pub(super) connected: bool,
-    /// An operator has asked it to give away all it owns.
+    /// True if an operator asked it to give away all its shards.
     pub(super) wants_drain: bool,
-    /// Why it may own nothing.
+    /// The reason why it may own nothing.
     pub(super) apart: Option<String>,
 }
 
 impl ShownNode<'_> {
-    /// Its state, or that it may be gone: it has not left, nor was it declared dead, and its sessions at the database are gone.
+    /// Returns its state, or "gone?" for a node whose database sessions have ended, though it has neither left nor been declared dead.
     pub(super) fn state_or_doubt(&self) -> &'static str {
         match self.state {
             "serving" | "draining" if !self.connected => "gone?",
@@ -83,7 +83,7 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
     report
 }
 
-/// Returns the owners of all shards for clients that ask the owner.
+/// Returns the owners of all shards, for clients that ask owners directly.
 pub(crate) fn owners(status: &Status) -> serde_json::Value {
     let view = &status.view;
     let owning = view.nodes.iter().filter(|node| node.lives()).filter_map(|node| {
@@ -102,7 +102,7 @@ pub(crate) fn owner(status: &Status, shard: ShardId) -> Option<String> {
     Some(owner.said.http.clone())
 }
 
-/// Tells it of a node that drains, and was not asked to.
+/// Returns the reason why a node drains without having been asked to.
 fn apart(view: &View, node: &Node) -> Option<String> {
     let is_asked = node.state != NodeState::Draining || node.wants_drain;
     let is_told = node.said.features >= features::REACHES;

@@ -1,4 +1,4 @@
-//! The command `health`: asks a running service how it is, where no other program is at hand to ask; and the supervisor of a service.
+//! The command `health`, for containers that have no other program to ask a service with; and the supervisor of a service.
 
 pub(crate) mod supervisor;
 
@@ -18,9 +18,9 @@ use crate::security::address;
 pub(crate) const LIVE: &str = "/health/live";
 /// The route that says whether commands are taken.
 const READY: &str = "/health/ready";
-/// The longest time a service may take to answer.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// An answer that is longer is not read.
+/// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// A service to be asked.
@@ -35,14 +35,14 @@ pub struct HealthArguments {
 }
 
 impl HealthArguments {
-    /// Asks once. The exit code is 0 where the service is well.
+    /// Asks once. The exit code is 0 if the service is well.
     ///
     /// # Errors
     /// There is no answer, or the service is not ready.
     pub fn run(&self) -> anyhow::Result<ExitCode> {
         let (path, word) = if self.live { (LIVE, "live") } else { (READY, "ready") };
         ask(self.address, path, PATIENCE)?;
-        // A reader that went away is no error of ours.
+        // Writing fails if the reader has gone away, which is no error here.
         let _ = writeln!(std::io::stdout(), "{word}");
         Ok(ExitCode::SUCCESS)
     }

@@ -1,4 +1,4 @@
-//! The protocol of `sd_notify`: tells systemd, or a supervisor that does as it does, when the service serves and when it ends.
+//! The protocol of `sd_notify`: it reports to systemd, or another supervisor that speaks it, when the service serves and when it ends.
 
 use super::{LIVE, ask};
 use std::{
@@ -22,7 +22,7 @@ use std::{
 /// The shortest time between two beats of the watchdog.
 const BEAT_MIN: Duration = Duration::from_millis(10);
 
-/// A supervisor that has asked to be told.
+/// A supervisor that asked for notifications.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     socket: UnixDatagram,
@@ -30,12 +30,12 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Reads `NOTIFY_SOCKET`. Without it, nobody has asked. An address that cannot be used is logged; the service goes on.
+    /// Reads `NOTIFY_SOCKET`; `None` if it is not set. An address that cannot be used is logged, and the service goes on.
     pub(crate) fn from_environment() -> Option<Self> {
         let socket = env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())?;
         let open = || -> io::Result<Self> {
             let (address, socket) = (address(&socket)?, UnixDatagram::unbound()?);
-            // Nobody waits for a supervisor that does not read.
+            // A supervisor that does not read must not block the service.
             socket.set_nonblocking(true)?;
             Ok(Self { socket, address })
         };
@@ -55,11 +55,11 @@ impl Supervisor {
         }
     }
 
-    /// Sends the watchdog's beat, if one is asked for, from a thread that lasts as long as the process. A service whose listener for
-    /// administration is on loopback is asked first: without an answer there is no beat.
+    /// Sends the watchdog's beats, if they are asked for, from a thread that lasts as long as the process. If the listener for
+    /// administration is on loopback, the thread first asks the service for its health; without an answer it sends no beat.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub(crate) fn keep_watchdog(self: &Arc<Self>, admin: Option<SocketAddr>) -> io::Result<()> {
         let value = |name| env::var(name).ok();
         let Some(every) = beat(value("WATCHDOG_USEC"), value("WATCHDOG_PID"), process::id()) else {
@@ -81,7 +81,7 @@ impl Supervisor {
     }
 }
 
-/// A path, or a name of the abstract namespace behind an `@`.
+/// Parses a path, or a name of the abstract namespace after an `@`.
 fn address(socket: &OsStr) -> io::Result<UnixAddress> {
     match socket.as_bytes() {
         [b'@', name @ ..] => UnixAddress::from_abstract_name(name),
@@ -93,7 +93,7 @@ fn address(socket: &OsStr) -> io::Result<UnixAddress> {
     }
 }
 
-/// Returns the time between two beats: a third of what the supervisor waits, if it waits for this process.
+/// Returns the time between two beats, a third of the supervisor's timeout; `None` if the supervisor does not watch this process.
 fn beat(micros: Option<String>, pid: Option<String>, own: u32) -> Option<Duration> {
     let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
     let micros: u64 = micros?.parse().ok().filter(|micros| is_ours && *micros > 0)?;

@@ -1,9 +1,9 @@
-//! Compares two JSON Schemas: does a reader of one take all that a writer of the other may write?
+//! Compares two JSON Schemas: can a reader of one take all that a writer of the other may write?
 
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The depth of types that is looked at; recursive types go round.
+/// The depth to which types are compared. Recursive types have no end.
 const DEPTH_MAX: usize = 64;
 
 /// A type with the definitions that its references point to.
@@ -16,16 +16,16 @@ pub(super) struct Type<'a> {
 /// A place where a reader does not take all that a writer may write.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
-    /// The names of the fields to it.
+    /// The path to it: the names of the fields.
     pub(super) path: String,
     pub(super) what: Mismatch,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Mismatch {
-    /// The reader needs it, the writer may leave it out.
+    /// The reader requires it, the writer may omit it.
     Missing,
-    /// The writer may write it, the reader refuses what it does not know.
+    /// The writer may write it, the reader refuses unknown fields.
     Unknown,
     /// The reader's enum lacks a value that the writer's has.
     Variant(String),
@@ -59,7 +59,7 @@ impl fmt::Display for Mismatch {
 
 /// Compares what a reader takes with what a writer may write.
 pub(super) struct Comparison {
-    /// The reader refuses fields that it does not know, wherever its schema does not say so.
+    /// True if the reader refuses unknown fields unless its schema says otherwise.
     pub(super) refuses_unknown: bool,
 }
 
@@ -79,7 +79,7 @@ impl Comparison {
 
 struct Found {
     is_strict: bool,
-    /// The pairs that are being compared: a recursive type is as compatible as the rest of it.
+    /// The pairs under comparison. A recursive pair counts as compatible; the rest of the type decides.
     active: Vec<(*const Value, *const Value)>,
     path: Vec<String>,
     differences: Vec<Difference>,
@@ -94,7 +94,7 @@ impl<'a> Type<'a> {
         self.schema.get(keyword)
     }
 
-    /// Follows references to the end.
+    /// Follows references until there is none.
     fn resolved(self) -> Self {
         let mut at = self;
         for _ in 0..DEPTH_MAX {
@@ -128,7 +128,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// The alternatives of which a value is one.
+    /// Returns the alternatives that a value can be one of.
     fn alternatives(self) -> Vec<Alternative<'a>> {
         let at = self.resolved();
         if let Some(choice) = ["oneOf", "anyOf"].into_iter().find_map(|list| at.get(list)?.as_array()) {
@@ -152,7 +152,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// The type at a place of a tuple.
+    /// Returns the type of a tuple's element.
     fn item(self, at: usize) -> Option<Self> {
         self.get("prefixItems")?.get(at).map(|item| self.of(item))
     }
@@ -184,12 +184,12 @@ impl Alternative<'_> {
         }
     }
 
-    /// The variant of an enum that this is.
+    /// Returns the name of the enum's variant, if this is one.
     fn variant(&self) -> Option<&str> {
         match self {
             Self::Value(Value::String(name)) => Some(name),
             Self::Typed("object", at) => match at.get("required")?.as_array()?.as_slice() {
-                // A struct with one field is open to more.
+                // A struct with one required field looks alike, but allows further fields.
                 [Value::String(name)] if at.get("additionalProperties") == Some(&Value::Bool(false)) => Some(name),
                 _ => None,
             },
@@ -225,7 +225,7 @@ impl Found {
     }
 
     fn compare(&mut self, reader: Type<'_>, writer: Type<'_>) {
-        // What did not change needs no look, unless a definition of the same name did.
+        // An unchanged schema needs no comparison, unless a definition that it refers to has changed.
         if reader.schema == writer.schema && reader.definitions == writer.definitions {
             return;
         }
@@ -399,7 +399,7 @@ impl Found {
     }
 }
 
-/// The least and the greatest number of an integer format.
+/// Returns the least and the greatest number of an integer format.
 fn range(format: &str) -> Option<(f64, f64)> {
     Some(match format {
         "int8" => (f64::from(i8::MIN), f64::from(i8::MAX)),
@@ -416,7 +416,7 @@ fn range(format: &str) -> Option<(f64, f64)> {
     })
 }
 
-/// The limit of a type, said by a keyword or by the format of an integer.
+/// Returns the limit of a type, from a keyword or from the format of an integer.
 fn limit(of: Type<'_>, keyword: &str) -> Option<f64> {
     let said = of.get(keyword).and_then(Value::as_f64);
     let format = of.get("format").and_then(Value::as_str).and_then(range);

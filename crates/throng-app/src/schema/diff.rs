@@ -5,15 +5,15 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Harm of a change.
+/// The severity of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
     /// The new program cannot read what is recorded, or a client of the old contract fails.
     Breaking,
-    /// The older program, or a reader of the old contract, may meet what it does not know.
+    /// The older program, or a reader of the old contract, may meet something unknown.
     Caution,
-    /// Something new that harms nobody.
+    /// An addition that harms nobody.
     Addition,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Contracts<'a> {
     changes: Vec<Change>,
 }
 
-/// A direction in which values go.
+/// The direction in which values go.
 #[derive(Clone, Copy, PartialEq)]
 enum Reads {
     /// The new program reads what the old one, or its clients, wrote.
@@ -103,7 +103,7 @@ impl<'a> Contracts<'a> {
         }
     }
 
-    /// Commands stand in timers and messages, too: one that is not public is read as well.
+    /// Compares commands. Timers and messages hold commands too, so the new program reads recorded ones even if they are not public.
     fn compare_commands(&mut self, kind: &str, old: &'a Value, new: &'a Value) {
         let is_public = |command: &Value| command["public"] == true;
         let ignores = new["ignores_unknown_fields"] == true;
@@ -124,7 +124,7 @@ impl<'a> Contracts<'a> {
             if is_public(was) && !is_public(is) {
                 self.add(Level::Breaking, path.clone(), "is not public any more");
             }
-            // What was recorded may have fields more.
+            // Recorded commands may have unknown fields.
             let refuses_unknown = is_public(was) && !ignores;
             for found in self.differences(Reads::New, (&was["schema"], &is["schema"]), refuses_unknown) {
                 self.add_difference(Level::Breaking, &path, Reads::New, &found);
@@ -150,7 +150,7 @@ impl<'a> Contracts<'a> {
         for (name, was) in members(old, "events") {
             let path = format!("{kind}/events/{name}");
             let Some(is) = member(new, "events", name) else {
-                // It was read only, and is not: nobody knows whether some are still recorded.
+                // This command was read only from records. Whether some are still recorded is unknown.
                 let what = "is gone: recorded ones cannot be read without a version and an upcaster";
                 self.add(Level::Breaking, path, what);
                 continue;
@@ -183,7 +183,7 @@ impl<'a> Contracts<'a> {
         }
     }
 
-    /// Replies and rejections go to clients; outcomes of requests on their way are read by the new program, too.
+    /// Compares replies and rejections. They go to clients; the new program also reads outcomes of requests that are on their way.
     fn compare_answers(&mut self, kind: &str, old: &'a Value, new: &'a Value) {
         let path = format!("{kind}/reply");
         self.compare_answer(&path, (&old["reply"], &new["reply"]), true);

@@ -15,9 +15,9 @@ use std::{
 };
 use throng::Options;
 
-/// The version of the document.
+/// The version of the document's format.
 const FORMAT: u64 = 1;
-/// The exit code where nothing could be compared.
+/// The exit code if no comparison was possible.
 const ERROR: u8 = 2;
 
 /// The arguments of `schema`.
@@ -65,7 +65,7 @@ impl SchemaArguments {
     /// Exports the contract of this app, or compares two contracts.
     ///
     /// # Errors
-    /// The contract cannot be written. A comparison that fails has an exit code of its own.
+    /// The contract cannot be built or written. A failed comparison is no error: it has the exit code 2.
     pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
         match &self.command {
             SchemaCommand::Export(arguments) => arguments.run(app),
@@ -89,7 +89,8 @@ impl ExportArguments {
     }
 }
 
-/// Returns the contract of an app. Its engine is started in memory, without timers and messages, since actors have no description before.
+/// Returns the contract of an app. Its engine is started in memory, without timers and messages, because actors describe themselves only to
+/// a running one.
 fn export(app: App) -> anyhow::Result<Value> {
     let (name, version) = (app.name(), app.version_text());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -107,7 +108,7 @@ fn export(app: App) -> anyhow::Result<Value> {
     let engine = runtime.block_on(builder.start_shared(journal, store))?;
     let mut contract = throng_http::contract(engine.registry(), engine.actor_kinds());
     runtime.block_on(engine.stop());
-    // The engine's own, which no client sees.
+    // Leaves out the engine's own kinds, which no client sees.
     if let Some(kinds) = contract["kinds"].as_object_mut() {
         kinds.remove(<throng_http::Audit as throng::model::Entity>::KIND);
     }
@@ -145,7 +146,7 @@ impl DiffArguments {
         };
         let is_breaking =
             |change: &Change| change.level == Level::Breaking || self.strict && change.level == Level::Caution;
-        // One that has had its time would hide the next change there.
+        // An exception that no longer matches would hide the next change at its place.
         for place in &self.allow {
             let is_used = found
                 .iter()

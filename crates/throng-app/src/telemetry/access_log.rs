@@ -20,7 +20,7 @@ pub struct AccessLogArguments {
     access_log_file: Option<PathBuf>,
 }
 
-/// The sampling rate, one request in this many; `None` logs none.
+/// The sampling rate: one request in this many; `None` logs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sampling(Option<NonZeroU32>);
 
@@ -36,7 +36,7 @@ fn sampling(text: &str) -> Result<Sampling, String> {
 }
 
 impl AccessLogArguments {
-    /// Returns the sampling rate: where a file is named, all requests, unless something else is said.
+    /// Returns the sampling rate: all requests if a file is named and no rate.
     fn one_in(&self) -> Option<NonZeroU32> {
         match self.access_log {
             Some(Sampling(one_in)) => one_in,

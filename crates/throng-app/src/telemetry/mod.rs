@@ -1,4 +1,4 @@
-//! The flags that say what is told of requests: the access log, and traces.
+//! The flags of the access log and of traces.
 
 mod access_log;
 mod traces;

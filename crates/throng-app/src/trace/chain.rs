@@ -1,18 +1,18 @@
-//! The chain of turns around an entity: what led to each of its turns, and what came of it, read from the journal's records.
+//! The chain of turns around an entity, read from the journal: the causes of each of its turns, and their effects.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use throng::journal::{Address, Commit, Position, Record, RecordKind};
 
-/// Readings of the journal in each direction.
+/// The most readings of the journal in each direction.
 const READINGS_MAX: usize = 16;
-/// Turns of a chain.
+/// The most turns of a chain.
 pub(super) const TURNS_MAX: usize = 10_000;
 
 /// A message, by its sending shard and its number there.
 pub(super) type Message = (u16, u64);
 
-/// A place in the journal: a commit, and the number of the turn in it.
+/// A turn's position: a commit, and the number of the turn in it.
 pub(super) type Place = (Position, usize);
 
 /// A turn of an entity: the records of one command.
@@ -20,14 +20,14 @@ pub(super) type Place = (Position, usize);
 pub(super) struct TracedTurn {
     /// The commit that recorded it.
     pub(super) commit: String,
-    /// In microseconds since 1970.
+    /// The commit's time, in microseconds since 1970.
     pub(super) at_micros: i64,
     pub(super) kind: String,
     pub(super) id: String,
     /// The message that it took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) taken: Option<Taken>,
-    /// The client's command, of a kind that keeps them.
+    /// The client's command, if its kind keeps commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) command: Option<String>,
     /// Its events, by name and number.
@@ -48,7 +48,7 @@ pub(super) struct Taken {
 pub(super) struct Sent {
     pub(super) message: Message,
     pub(super) command: String,
-    /// The receiver; `None` where retention has taken it.
+    /// The receiver; `None` if retention has removed it.
     pub(super) to: Option<(String, String)>,
 }
 
@@ -73,7 +73,8 @@ impl TracedTurn {
         }
     }
 
-    /// A record that begins a turn of its own: an event after what ends a turn, or what follows its end.
+    /// True if the next record begins another turn: it is of another entity, follows a record that ends a turn, or is an event after other
+    /// effects.
     fn is_over(&self, next: &Record<'_>) -> bool {
         let has_effects = !self.sent.is_empty() || !self.timers.is_empty() || self.command.is_some();
         let is_event = next.record == RecordKind::Event;
@@ -134,15 +135,15 @@ pub(super) struct Chain {
     pub(super) turns: BTreeMap<Place, TracedTurn>,
     /// The turns of the entity itself.
     pub(super) own: BTreeSet<Place>,
-    /// The chain is longer than is followed.
+    /// True if the chain is longer than the limit.
     pub(super) is_cut: bool,
 }
 
 impl Chain {
-    /// Follows the last turns of an entity there and back, by reading the journal as often as that takes.
+    /// Follows the causes and effects of an entity's last turns, reading the journal as often as necessary.
     ///
     /// # Errors
-    /// The error of `walk`, which reads the whole journal once.
+    /// The error that `walk` returned. `walk` reads the whole journal once.
     pub(super) fn follow<E>(
         of: &Address,
         last: usize,
@@ -166,13 +167,13 @@ impl Chain {
         };
         let taken = |turn: &TracedTurn| turn.taken.iter().map(|taken| taken.message).collect::<Vec<_>>();
         let sent = |turn: &TracedTurn| turn.sent.iter().map(|sent| sent.message).collect::<Vec<_>>();
-        // What comes of a turn is looked for before its causes: what else came of those is another chain.
+        // Effects are followed before causes: the other effects of a cause belong to another chain.
         chain.extend(&mut walk, sent, taken)?;
         chain.extend(&mut walk, taken, sent)?;
         Ok(chain)
     }
 
-    /// Adds the turns at the other end of messages, until no message is left that leads on.
+    /// Adds the turns at the other end of messages, until no message leads to a new one.
     fn extend<E>(
         &mut self,
         walk: &mut impl FnMut(&mut dyn FnMut(&Commit)) -> Result<(), E>,
@@ -198,7 +199,7 @@ impl Chain {
                         continue;
                     }
                     for message in from(&turn) {
-                        // Nearly always it is met further on in the same reading.
+                        // Nearly always the same reading meets it later.
                         if seen.insert(message) {
                             wanted.insert(message);
                             next.insert(message);

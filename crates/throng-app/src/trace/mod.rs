@@ -1,4 +1,4 @@
-//! The command `trace`: prints what led to an entity's last turns and what came of them.
+//! The command `trace`: prints the causes and effects of an entity's last turns.
 
 mod chain;
 
@@ -42,7 +42,7 @@ impl TraceArguments {
     /// Reads the journal of this app, unless another place is named, and prints the chain; also beside a running service.
     ///
     /// # Errors
-    /// The journal cannot be read, or has no turn of the entity.
+    /// The journal cannot be read, or has no turn of this entity.
     pub fn run(&self, app: &App) -> anyhow::Result<ExitCode> {
         let defaults = app.read_defaults()?;
         let place = self.place.place_or(app.name(), defaults.journal.as_deref())?;
@@ -91,7 +91,7 @@ fn walk(place: &JournalLocation, each: &mut dyn FnMut(&Commit)) -> anyhow::Resul
     Ok(())
 }
 
-/// A chain as a tree: a turn, and below it the turns that took its messages.
+/// A chain as a tree: each turn with the turns that took its messages below it.
 struct Shown<'a>(&'a Chain);
 
 impl fmt::Display for Shown<'_> {
@@ -124,7 +124,7 @@ impl fmt::Display for Shown<'_> {
 
 struct Tree<'a> {
     chain: &'a Chain,
-    /// The turns that took messages.
+    /// The turn that took each message.
     takers: HashMap<Message, Place>,
     shown: HashSet<Place>,
 }
@@ -170,7 +170,7 @@ impl Tree<'_> {
     }
 }
 
-/// The effects of a turn, but for its messages.
+/// The effects of a turn, without its messages.
 struct Effects<'a>(&'a TracedTurn);
 
 impl fmt::Display for Effects<'_> {

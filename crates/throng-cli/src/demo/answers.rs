@@ -8,16 +8,16 @@ use registration::{
 use serde::Deserialize;
 use throng_load::Answer;
 
-/// The part of a problem that says which it is.
+/// The field of a problem that names its type.
 #[derive(Deserialize)]
 struct Problem {
     rejection: Option<SectionRejection>,
 }
 
-/// Reads the answer to an add or a drop, and whether it makes sense.
+/// Reads the outcome from the answer to an add or a drop.
 ///
 /// # Errors
-/// What was found instead.
+/// A sentence with the unexpected answer.
 pub fn outcome(operation: Operation, answer: &Answer<'_>) -> Result<Outcome, String> {
     let found = match answer.status {
         200 => granted(answer)?,
@@ -52,7 +52,7 @@ fn granted(answer: &Answer<'_>) -> Result<Option<Outcome>, String> {
     })
 }
 
-/// Status and body, cut to a line's length.
+/// Returns status and body, cut to the length of a line.
 pub fn said(answer: &Answer<'_>) -> String {
     let body: String = String::from_utf8_lossy(answer.body).chars().take(200).collect();
     format!("{} {body}", answer.status)

@@ -1,4 +1,4 @@
-//! The demo's own directory: fresh each time, and never somebody else's.
+//! The demo's own directory, emptied for each run. A directory with other contents is refused.
 
 use anyhow::{Context as _, bail};
 use std::{
@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file that says a directory is a demo's; locked while one runs in it.
+/// The file that marks a directory as a demo's. It is locked while a demo runs.
 const MARK: &str = "throng-demo";
 
-/// A directory with nothing in it but this demo's.
+/// A directory that contains only this demo's files.
 pub struct Directory {
     path: PathBuf,
     /// Held while the demo runs.
@@ -18,10 +18,10 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes it, in place of an earlier demo's.
+    /// Makes the directory, and removes an earlier demo's files.
     ///
     /// # Errors
-    /// It holds something that is not a demo's, or a demo runs in it.
+    /// The directory contains other files, or a demo runs in it.
     pub fn fresh(path: &Path) -> anyhow::Result<Self> {
         let mark = path.join(MARK);
         let is_empty = match fs::read_dir(path) {

@@ -38,7 +38,7 @@ use directory::Directory;
 use pace::Pace;
 use report::{Ending, Summary};
 
-/// Says of a schema that it is a demo's, and may be replaced.
+/// Comment on a schema that marks it as a demo's, which may be replaced.
 #[cfg(feature = "postgres")]
 const MARK: &str = "a throng demo: the next one replaces it";
 
@@ -107,7 +107,7 @@ impl DemoArguments {
         fs::write(path, text).with_context(|| format!("cannot write the rosters to {}", path.display()))
     }
 
-    /// Prints a line of the report: on standard error, where standard output is for JSON.
+    /// Prints a line of the report: on standard error if standard output is for JSON.
     pub fn say(&self, text: &str) {
         if self.json {
             eprintln!("{text}");
@@ -117,10 +117,10 @@ impl DemoArguments {
         }
     }
 
-    /// Unless the demo is to end, waits to be stopped.
+    /// Waits to be stopped, unless the demo ends by itself.
     ///
     /// # Errors
-    /// Signals cannot be watched.
+    /// No signal handler can be installed.
     pub fn stay(&self, places: &str) -> anyhow::Result<()> {
         if !self.exit {
             let stop = StopSignal::watch().context("cannot watch for signals")?;
@@ -130,7 +130,7 @@ impl DemoArguments {
         Ok(())
     }
 
-    /// The trace to replay, and what to call it.
+    /// Returns the trace to replay, and its name.
     ///
     /// # Errors
     /// A file of the trace cannot be read.
@@ -144,7 +144,7 @@ impl DemoArguments {
         Ok((Arc::new(trace), name))
     }
 
-    /// Returns the speed of the replay, in times of the recorded one; 0 is as fast as possible.
+    /// Returns the speed of the replay as a multiple of the recorded one; 0 is as fast as possible.
     #[must_use]
     pub fn speed(&self) -> f64 {
         self.pace.map_or(0.0, Pace::speed)
@@ -162,10 +162,10 @@ impl DemoArguments {
         Ok((reading.trace, format!("The registration of {}", requests.display())))
     }
 
-    /// An empty place for the journal: the directory, or the database of `--journal`.
+    /// Returns an empty location for the journal: the directory, or the database of `--journal`.
     ///
     /// # Errors
-    /// `--journal` cannot be read, or the database cannot be emptied.
+    /// `--journal` cannot be parsed, or the database cannot be emptied.
     pub fn place(&self, directory: Option<&Directory>) -> anyhow::Result<JournalLocation> {
         if let Some(directory) = directory {
             return Ok(JournalLocation::Directory(directory.journal()));
@@ -211,7 +211,7 @@ impl DemoArguments {
     }
 }
 
-/// Runs the demo. The exit code says whether every roster is what it must be.
+/// Runs the demo. The exit code tells whether every roster is right.
 ///
 /// # Errors
 /// The trace cannot be read, or the service cannot be started.

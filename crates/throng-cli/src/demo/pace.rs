@@ -1,4 +1,4 @@
-//! The pace of the demo's replay, and the clock of the day that it replays.
+//! The pace of the demo's replay, and the clock of the replayed day.
 
 use anyhow::Context as _;
 use registration::trace::{DateTime, Trace};
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 pub enum Pace {
     /// Times of the recorded speed.
     Times(f64),
-    /// The busiest hour in a minute, and nothing else.
+    /// Only the busiest hour, in a minute.
     Midnight,
 }
 
 /// An hour takes a minute.
 const MIDNIGHT_SPEED: f64 = 60.0;
 const HOUR: Duration = Duration::from_secs(3_600);
-/// The part of the hour before that is replayed, so that the surge is seen to begin.
+/// The time by which the replay begins before the busiest hour, to show the start of the surge.
 const LEAD: Duration = Duration::from_secs(300);
 
 impl Pace {
-    /// Returns the speed, in times of the recorded one.
+    /// Returns the speed as a multiple of the recorded one.
     #[must_use]
     pub fn speed(self) -> f64 {
         match self {
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// Returns what is replayed of a trace, and when that is, in words.
+    /// Returns the part of a trace to be replayed, and its time in words.
     ///
     /// # Errors
     /// The trace has no request.
@@ -70,7 +70,7 @@ pub struct DayClock {
 }
 
 impl DayClock {
-    /// Begins now, at the first request; `None` where there is none, or where nobody keeps to the recorded times.
+    /// Starts the clock at the first request. Returns `None` if there is none, or if the replay ignores the recorded times.
     #[must_use]
     pub fn start(trace: &Trace, speed: f64) -> Option<Self> {
         let last = trace.requests.len().checked_sub(1)?;

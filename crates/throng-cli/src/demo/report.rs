@@ -1,4 +1,4 @@
-//! The demo's last report: sentences for a person, and a summary for a program.
+//! The demo's final report: sentences for a person, and a summary for a program.
 
 use registration::{
     reference::{ContradictoryAnswers, Difference},
@@ -17,7 +17,7 @@ use crate::{
 /// Most differences that are shown in full.
 const SHOWN_MAX: usize = 10;
 
-/// Facts that are known at the end, besides the replay.
+/// Facts known at the end, in addition to the replay.
 pub(super) struct Ending {
     pub(super) clients: usize,
     pub(super) durability: Durability,
@@ -30,13 +30,13 @@ pub(super) struct Ending {
     pub(super) overfull: Vec<Arc<str>>,
 }
 
-/// Tells that the figures are those of a program that was compiled for the first look.
+/// Warns that the figures are those of an unoptimized build.
 const UNOPTIMISED: &str = match cfg!(debug_assertions) {
     true => " (compiled without optimisation; `cargo run --release -- demo` measures)",
     false => "",
 };
 
-/// The figures for a program. Requests are granted, refused or drops, or counted among the differences.
+/// The figures for a program. Each request is granted, refused, a drop, or a difference.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     requests: usize,

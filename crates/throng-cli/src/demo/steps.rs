@@ -1,4 +1,4 @@
-//! The two loads of a registration day: its sections are opened, its requests replayed.
+//! The two loads of a registration day: opening the sections, and replaying the requests.
 
 use anyhow::bail;
 use registration::{
@@ -19,9 +19,9 @@ const SHOWN_MAX: usize = 5;
 pub struct Replay {
     /// The latencies and rates that the load lab measured.
     pub report: Report,
-    /// The outcome of each request, in the order of the trace; `None` where no answer that makes sense came.
+    /// The outcome of each request, in the order of the trace; `None` without a valid answer.
     pub outcomes: Vec<Option<Outcome>>,
-    /// Answers that are missing, make no sense, or are not those of the reference.
+    /// The number of answers that are missing, invalid, or differ from the reference.
     pub wrong: usize,
     /// The first of them, as sentences.
     pub shown: Vec<String>,
@@ -34,7 +34,7 @@ impl Replay {
         self.outcomes.iter().flatten().copied().collect()
     }
 
-    /// The rosters the answers lead to, and what contradicts itself in them.
+    /// Returns the rosters that follow from the answers, and contradictions among the answers.
     pub fn rosters(&self, trace: &Trace) -> (Rosters, Option<ContradictoryAnswers>) {
         let answers = trace.requests.iter().zip(&self.outcomes);
         match Rosters::from_answers(answers.filter_map(|(request, outcome)| Some((request, (*outcome)?)))) {
@@ -44,7 +44,7 @@ impl Replay {
     }
 }
 
-/// Opens every section, as a child of the collection, each under a key of its own.
+/// Opens every section as a child of the collection, each under an idempotency key of its own.
 pub fn open(client: &Client, trace: &Trace) -> anyhow::Result<Duration> {
     let mut requests = throng_load::Trace::new();
     for section in &trace.sections {

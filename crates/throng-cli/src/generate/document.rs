@@ -30,10 +30,10 @@ pub(super) struct Kind {
 }
 
 impl Document {
-    /// No type has one of the `reserved` names.
+    /// Reads an OpenAPI document. Types get other names than the `reserved` ones.
     ///
     /// # Errors
-    /// The text is not JSON, is no OpenAPI document, or describes no kind.
+    /// The text is not JSON, is not an OpenAPI document, or describes no kind.
     pub(super) fn read(text: &str, reserved: &str) -> anyhow::Result<Self> {
         let document: Value = serde_json::from_str(text)?;
         let title = document["info"]["title"].as_str().context("it has no info.title")?;
@@ -73,7 +73,7 @@ impl Document {
         })
     }
 
-    /// The file its types stand in, without its ending.
+    /// Returns the name of the file for its types, without extension.
     pub(super) fn module(&self) -> String {
         let mut name = String::new();
         for (at, letter) in self.service.char_indices() {
@@ -92,7 +92,7 @@ impl Document {
     }
 }
 
-/// Names of one scope.
+/// The names of a scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeSet<String>);
 
@@ -102,7 +102,7 @@ impl Names {
         Self(words.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// The name, or one like it that is not taken.
+    /// Returns the name, or a similar one that is not taken.
     pub(super) fn unique(&mut self, name: &str) -> String {
         let mut own = name.to_owned();
         while !self.0.insert(own.clone()) {
@@ -158,7 +158,7 @@ pub(super) fn pascal(name: &str) -> String {
     }
 }
 
-/// The types of a schema: one or several.
+/// Returns the types of a schema: one or several.
 pub(super) fn types(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(one) => vec![one],
@@ -173,7 +173,7 @@ pub(super) fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
     schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array())
 }
 
-/// The schema of an object's other fields: those without a name of their own.
+/// Returns the schema of an object's additional properties.
 pub(super) fn other_fields(schema: &Value) -> Option<&Value> {
     let patterns = schema["patternProperties"]
         .as_object()
@@ -181,7 +181,7 @@ pub(super) fn other_fields(schema: &Value) -> Option<&Value> {
     patterns.or_else(|| schema.get("additionalProperties").filter(|schema| schema.is_object()))
 }
 
-/// Fields of an object: name, schema, and whether it is always there.
+/// Returns the fields of an object: name, schema, and whether the field is required.
 pub(super) fn fields(schema: &Value) -> impl Iterator<Item = (&String, &Value, bool)> {
     let required: Vec<&str> = schema["required"]
         .as_array()
@@ -193,7 +193,7 @@ pub(super) fn fields(schema: &Value) -> impl Iterator<Item = (&String, &Value, b
     fields.map(move |(name, schema)| (name, schema, required.contains(&name.as_str())))
 }
 
-/// The first paragraph of a description, on one line.
+/// Returns the first paragraph of a description, on one line.
 pub(super) fn about(schema: &Value) -> Option<String> {
     let text = schema["description"].as_str()?.split("\n\n").next()?;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@ use std::{fmt::Write as _, fs, path::Path};
 /// A function of the package.
 pub(super) const RESERVED: &str = "New";
 
-/// The import path of a directory: that of the module which it is in.
+/// Returns the import path of a directory within its module.
 ///
 /// # Errors
 /// No directory above has a `go.mod`.
@@ -34,7 +34,7 @@ pub(super) fn import_path(directory: &Path) -> anyhow::Result<String> {
     )
 }
 
-/// All types of a service, and a client with a method for each command and query.
+/// Writes all types of a service, and a client with a method for each command and query.
 pub(super) fn write(document: &Document, import_path: &str) -> String {
     let types = Types::of(document);
     let mut defined = String::new();
@@ -123,7 +123,7 @@ fn write_struct(out: &mut String, types: &Types, name: &str, fields: &[Field]) {
     write_rows(out, name, &rows.collect::<Vec<_>>());
 }
 
-/// A struct with a field for each of several, of which one is set.
+/// Writes a struct with a field for each alternative, of which one is set.
 fn write_tagged(out: &mut String, types: &Types, name: &str, several: &[(String, Option<Type>)]) {
     let mut names = Names::default();
     let rows = several.iter().map(|(tag, of)| {
@@ -178,7 +178,7 @@ fn written(types: &Types, of: &Type) -> String {
     }
 }
 
-/// A type that has nothing as a value.
+/// Returns a type that can also be nil.
 fn pointer(of: String) -> String {
     match of == "any" || ["[]", "map[", "*"].iter().any(|start| of.starts_with(start)) {
         true => of,

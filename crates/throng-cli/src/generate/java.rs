@@ -6,7 +6,7 @@ use super::{
 };
 use std::fmt::Write as _;
 
-/// Names that the file has from elsewhere.
+/// Names that the file imports or defines itself.
 pub(super) const RESERVED: &str = "Boolean Choice Client Double Event EventStream Failure Json JsonElement List Long Map Object Options Record \
     SerializedName Settings Socket String TypeToken";
 /// The words of the language, and the methods of each object.
@@ -15,7 +15,7 @@ const KEYWORDS: &str = "_ abstract assert boolean break byte case catch char cla
     package private protected public return short static strictfp super switch synchronized this throw throws toString transient true try void \
     volatile wait while";
 
-/// All types of a service, and a client with a method for each command and query.
+/// Writes all types of a service, and a client with a method for each command and query.
 pub(super) fn write(document: &Document) -> String {
     let types = Types::of(document);
     let writer = Writer {
@@ -64,7 +64,7 @@ impl Writer<'_> {
                 Choice::Words(words) => write_enum(&mut defined, name, &words),
                 Choice::Tagged(several) => self.write_choice(&mut defined, name, &several),
                 Choice::Merged(fields) => self.write_record(&mut defined, name, &fields),
-                // There is no other name for a type.
+                // Java has no type aliases.
                 Choice::Untold => return,
             },
         }
@@ -126,7 +126,8 @@ impl Writer<'_> {
         self.within(of, "", 0)
     }
 
-    /// A type that has nothing as a value; those of the service are of a `scope`. Types may refer to themselves: `depth` bounds how often.
+    /// Returns a nullable type; a type of the service is qualified by `scope`. Types may refer to themselves, so `depth` bounds the
+    /// recursion.
     fn within(&self, of: &Type, scope: &str, depth: usize) -> String {
         const DEPTH_MAX: usize = 16;
         let any = || "JsonElement".to_owned();

@@ -1,4 +1,4 @@
-//! `throng client`: a client of one's own service, with its types.
+//! `throng client`: generates a client of a service, with its types.
 
 mod document;
 mod go;
@@ -45,7 +45,7 @@ macro_rules! runtime {
     };
 }
 
-/// Files of the runtime: the path of each below the directory, and its text.
+/// The files of the runtime: path below the directory, and text.
 type Runtime = &'static [(&'static str, &'static str)];
 const TYPESCRIPT: Runtime = runtime!("typescript/src/": "throng.ts" "json.ts" "retry.ts" "socket.ts");
 const PYTHON: Runtime = runtime!(

@@ -7,7 +7,7 @@ use super::{
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// All types of a service, and a client with a method for each command and query.
+/// Writes all types of a service, and a client with a method for each command and query.
 pub(super) fn write(document: &Document) -> String {
     let types = Types::of(document);
     let mut defined = String::new();

@@ -1,4 +1,4 @@
-//! Types of a service by their names, for languages in which an object within another needs a name of its own.
+//! The types of a service by name, for languages in which a nested object needs a name of its own.
 
 use super::document::{Document, Names, about, alternatives, fields, other_fields, pascal, types};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All types of a service.
 #[derive(Debug)]
 pub(super) struct Types {
-    /// Each after those within it.
+    /// The types, each after those it contains.
     pub(super) definitions: Vec<Definition>,
     pub(super) kinds: BTreeMap<String, KindTypes>,
 }
@@ -88,13 +88,13 @@ pub(super) struct Query {
     pub(super) answer: Type,
 }
 
-/// A choice of several types, as JSON tells them apart.
+/// A choice between several types, by the way JSON distinguishes them.
 #[derive(Debug, PartialEq)]
 pub(super) enum Choice {
     Words(Vec<String>),
-    /// A word tells it, or the name of an object's only field with the type of its value.
+    /// Distinguished by a word, or by the name of an object's only field.
     Tagged(Vec<(String, Option<Type>)>),
-    /// A word tells it that all have in one field: the fields of all.
+    /// Distinguished by the value of a field that all alternatives have. Holds the fields of all of them.
     Merged(Vec<Field>),
     Untold,
 }
@@ -130,7 +130,7 @@ impl Types {
         self.definitions.iter().find(|definition| definition.name == name)
     }
 
-    /// Nothing is said of it: any object, or anything at all.
+    /// Tells whether the schema describes nothing: any object, or any value.
     pub(super) fn is_open(&self, of: &Type) -> bool {
         match of {
             Type::Any => true,
@@ -223,7 +223,7 @@ impl Types {
 }
 
 impl Type {
-    /// The type beside `null`.
+    /// Returns the other type, if this is a choice between it and `null`.
     pub(super) fn unless_null(&self) -> Option<&Self> {
         match self {
             Self::OneOf(two) => match &two[..] {
@@ -279,7 +279,7 @@ impl Writer<'_> {
         });
     }
 
-    /// The type of a schema. An object within it becomes a type of its own, after this name.
+    /// Returns the type of a schema. An object in it becomes a type of its own, named after `name`.
     fn of(&mut self, schema: &Value, name: &str, role: Role) -> Type {
         if let Some(name) = self.document.referred(schema) {
             return Type::Named(name.to_owned());
@@ -295,7 +295,7 @@ impl Writer<'_> {
             let each = each.map(|(at, schema)| self.of(schema, &variant(name, at, schema), Role::Alternative));
             return one_of(each.collect());
         }
-        // There is no type that is two at once.
+        // No target language has a type that is two types at once.
         if schema["allOf"].is_array() {
             return Type::Any;
         }
@@ -387,7 +387,7 @@ fn one_of(mut several: Vec<Type>) -> Type {
     }
 }
 
-/// A name for one of several: after its only field, or its number.
+/// Names an alternative after its only field, or else its number.
 fn variant(name: &str, at: usize, schema: &Value) -> String {
     let mut fields = fields(schema);
     match (fields.next(), fields.next()) {

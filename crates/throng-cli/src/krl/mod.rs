@@ -45,7 +45,7 @@ enum Command {
 ///
 /// # Errors
 ///
-/// If a file cannot be read or written, or something is wrong in one.
+/// A file cannot be read or written, or has a fault.
 pub(crate) fn run(arguments: &KrlArguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Check { files } => each(files, check),
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &KrlArguments) -> Result<ExitCode> {
     }
 }
 
-/// Does the same with every file, and fails at the end if it went wrong for any.
+/// Runs the action for every file, and fails at the end if it failed for any.
 fn each(files: &[PathBuf], action: impl Fn(&Path) -> Result<()>) -> Result<ExitCode> {
     let mut failed = 0;
     for file in files {
@@ -73,7 +73,7 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// The compiled ruleset of a file. Every line of an error begins with the file's name.
+/// Compiles the ruleset of a file. Every line of an error begins with the file's name.
 fn load(file: &Path) -> Result<Program> {
     let source = read(file)?;
     let name = file.display();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use throng_krl::testing::{Pico, Script};
 
-/// Runs the script beside a ruleset. The files it asks for are looked for beside it, too.
+/// Runs the script next to a ruleset. The files it names are in the same directory.
 pub(super) fn run(file: &Path) -> Result<()> {
     let mut pico = Pico::default();
     pico.install(load(file)?);

@@ -1,4 +1,4 @@
-//! `throng new`: a service of one's own, ready to be changed.
+//! `throng new`: creates a project with a service of your own.
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -33,8 +33,8 @@ pub(crate) struct NewArguments {
 /// The entity of the template.
 const ENTITY: &str = "account";
 
-/// Files of a new project: the path of each, and its text, both with `{{name}}`, `{{crate}}`, `{{throng-app}}` and `{{throng-sim}}` to be
-/// filled in.
+/// The files of a new project: path and text. Both contain `{{name}}`, `{{crate}}`, `{{throng-app}}` and `{{throng-sim}}`, which are
+/// replaced.
 const FILES: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/manifest.toml")),
     (".gitignore", include_str!("template/gitignore")),
@@ -49,17 +49,17 @@ const FILES: &[(&str, &str)] = &[
 /// Further files, of `--systemd`.
 const SYSTEMD: &[(&str, &str)] = &[("deploy/{{name}}.service", include_str!("template/deploy/service.unit"))];
 
-/// Further files, of `--docker`. The directory of the image's volume is not empty, for Git keeps no empty one.
+/// The additional files of `--docker`. The directory of the image's volume has a file, since Git stores no empty directories.
 const DOCKER: &[(&str, &str)] = &[
     ("Dockerfile", include_str!("template/deploy/Dockerfile")),
     (".dockerignore", include_str!("template/deploy/dockerignore")),
     ("deploy/data/.keep", ""),
 ];
 
-/// The checkout this program was built from, if it is still there.
+/// The checkout from which this program was built, if it still exists.
 const OWN_CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The versions this program was built and tested with.
+/// The lock file with which this program was built and tested.
 const OWN_LOCK: &str = include_str!("../../../../Cargo.lock");
 
 /// A source of Throng's crates for a project.
@@ -70,7 +70,7 @@ enum Origin {
 }
 
 impl Origin {
-    /// The checkout that was named, else this program's own while it is there.
+    /// Returns the named checkout, or this program's own if that still exists.
     fn find(named: Option<&Path>) -> anyhow::Result<Self> {
         match named {
             Some(named) => checkout(named).map(Self::Checkout),
@@ -78,7 +78,7 @@ impl Origin {
         }
     }
 
-    /// Writes a dependency on one of the crates, as a manifest has it.
+    /// Returns a dependency on a crate, as a line of a manifest.
     fn dependency(&self, name: &str) -> String {
         match self {
             Self::Checkout(directory) => format!("{{ path = \"{}/crates/{name}\" }}", directory.display()),
@@ -86,8 +86,8 @@ impl Origin {
         }
     }
 
-    /// Versions Throng is tested with, all of them at hand where Throng was built. Published crates have a place in it, and no checksum yet:
-    /// Cargo adds them with the first build.
+    /// Returns a lock file with the versions that Throng was tested with. They are in Cargo's cache where Throng was built. Entries of
+    /// published Throng crates have no checksum; Cargo adds it with the first build.
     fn lock(&self) -> anyhow::Result<String> {
         match self {
             Self::Checkout(directory) => {
@@ -107,10 +107,10 @@ const KEYWORDS: &[&str] = &[
     "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Names that Cargo keeps for directories of a build: no program is built under one of them.
+/// Directory names that Cargo uses in a build: no program can be built under them.
 const BUILD_DIRECTORIES: &[&str] = &["build", "deps", "examples", "incremental"];
 
-/// Parses the project's name. Cargo must take it as a package, and a person must be able to type it as a program.
+/// Parses the project's name. Cargo must accept it as a package, and it must be easy to type as a program.
 fn name(text: &str) -> Result<String, String> {
     let is_name = text.starts_with(|first: char| first.is_ascii_lowercase())
         && text.len() <= 64
@@ -129,7 +129,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Words that name something else in the template, in its libraries or in the routes.
+/// Words that already have a meaning in the template, in its libraries or in the routes.
 const OTHER_NAMES: &[&str] = &[
     "alloc",
     "answer",
@@ -179,7 +179,7 @@ fn entity(text: &str) -> Result<String, String> {
     }
 }
 
-/// Has a text of the template speak of this entity, and its imports in order again.
+/// Puts the entity's name into a text of the template, and sorts its imports again.
 fn speak_of(entity: &str, text: &str) -> String {
     let (first, rest) = entity.split_at(1);
     let article = if "aeiou".contains(first) { "an" } else { "a" };
@@ -210,8 +210,8 @@ fn taken(name: &str) -> String {
     format!("{name} is taken by a crate or a program; choose another name")
 }
 
-/// Tells whether a crate that a project may be built with is called so: two of one name cannot be built together. Throng's own programs are
-/// no such crates.
+/// Tells whether a crate of the lock file has this name, since two crates of one name cannot be built together. Throng's own programs do
+/// not count.
 fn is_locked(lock: &str, name: &str) -> bool {
     let mut packages = lock.split("[[package]]");
     packages.any(|package| {
@@ -222,7 +222,7 @@ fn is_locked(lock: &str, name: &str) -> bool {
     })
 }
 
-/// Writes the project into a directory of its name, which must not be there yet.
+/// Writes the project into a new directory of its name.
 pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
     let name = &arguments.name;
     let origin = Origin::find(arguments.throng.as_deref())?;

@@ -1,16 +1,16 @@
-//! The plan of which node is to own which shard. A shard that is pinned to a serving node goes to that node. All others are
-//! spread so that the nodes own equally many, as far as the pinned shards leave room for that.
+//! The plan: which node should own which shard. A shard that is pinned to a serving node goes to that node. All others are spread evenly,
+//! as far as the pinned shards leave room for that.
 //!
-//! A plan depends on the view only. Once it is carried out, the plan of the new view is empty, so shards do not go back and
-//! forth. Each step brings a pinned shard to the node where it stays, or moves another one to a node that owns fewer, by at
-//! least two. A shard is pinned or not regardless of the node that owns it.
+//! A plan depends on the view only. Once it is carried out, the plan of the new view is empty, so shards do not oscillate. Each step brings
+//! a pinned shard to the node where it stays, or moves another one to a node that owns at least two fewer. Whether a shard is pinned does
+//! not depend on its owner.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(super) struct Plan {
-    /// Releases of the nodes that live.
+    /// The releases of the living nodes.
     apps: BTreeMap<NodeId, u64>,
     /// The node at which each pinned shard stays, if that node serves and may take it.
     homes: BTreeMap<ShardId, NodeId>,
@@ -38,7 +38,7 @@ impl Plan {
         let newest = plan.newest();
         for (shard, owner) in (0..).map(ShardId).zip(&view.owners) {
             let owner = owner.filter(|owner| plan.apps.contains_key(owner));
-            // Nobody gives to an older program, which may not know a shard's newest events.
+            // Shards do not go to an older program, which may not know their newest events.
             let oldest = owner.map_or(newest, |owner| plan.app(owner));
             let is_home = |node: &&Node| view.pins.get(&shard) == Some(&node.said.name) && node.said.app >= oldest;
             let home = serving.clone().find(is_home).map(|node| node.id);
@@ -81,7 +81,7 @@ impl Plan {
 
     /// Deals the free shards to nodes.
     pub(super) fn dealt(&self, free: &ShardSet) -> BTreeMap<ShardId, NodeId> {
-        // Which program has written their newest events is not known here: the newest one that serves reads them all.
+        // It is unknown here which program has written their newest events, but the newest serving one reads them all.
         let newest = self.newest();
         let mut counts = self.counts();
         counts.retain(|node, _| self.app(*node) == newest);
@@ -102,8 +102,8 @@ impl Plan {
         dealt
     }
 
-    /// The number of shards that a node takes of those that others have not taken in time: the number it is below its share, but
-    /// at least one. Otherwise some would stay free where the nodes below their share may take none.
+    /// Returns the number of shards that a node takes of those that others have not taken in time: what it lacks to its share, but at least
+    /// one. Otherwise some would stay free if the nodes below their share may take none.
     pub(super) fn late(&self, node: NodeId) -> usize {
         let counts = self.counts();
         match counts.get(&node) {
@@ -115,11 +115,11 @@ impl Plan {
         }
     }
 
-    /// The number of shards without a home that each serving node is to own. With the pinned ones, the nodes own as equally many
+    /// Returns the number of shards without a home that each serving node should own. With the pinned ones, the nodes own as equally many
     /// as possible. The nodes that own the most already get the odd ones, so that as few shards as possible move.
     fn targets(&self) -> BTreeMap<NodeId, usize> {
         let loose: usize = self.loose.values().map(ShardSet::len).sum();
-        // Up to so many in all each is filled: the most for which there are enough.
+        // Every node is filled up to this level: the highest for which there are enough shards.
         let needed = |level: usize| {
             self.pinned
                 .values()
@@ -147,7 +147,7 @@ impl Plan {
         targets
     }
 
-    /// The shards to move, by giver and receiver: pinned shards to their node, and the shards that a node has above its share. A
+    /// Returns the shards to move, by giver and receiver: pinned shards to their node, and the shards that a node has above its share. A
     /// draining node gives all.
     pub(super) fn gives(mut self) -> BTreeMap<(NodeId, NodeId), ShardSet> {
         let targets = self.targets();
@@ -191,7 +191,7 @@ fn take_last(set: Option<&mut ShardSet>, count: usize) -> ShardSet {
     taken
 }
 
-/// The weight of a node for a shard, which all nodes compute alike. Of nodes that own equally many, the least weight gets it.
+/// Returns the weight of a node for a shard, which all nodes compute alike. Of nodes that own equally many, the least weight gets it.
 fn weight(shard: ShardId, node: NodeId) -> u64 {
     let mut bytes = [0; 10];
     bytes[..2].copy_from_slice(&shard.0.to_le_bytes());

@@ -1,18 +1,18 @@
-//! A node that owns nothing until it is needed.
+//! A standby node owns nothing until it is needed.
 
 use std::time::Duration;
 use throng_journal::{Node, NodeId, View};
 
-/// Leases for which too few others have to serve before a standby node does.
+/// The leases for which too few others have to serve before a standby node serves.
 const NEEDED: u32 = 2;
-/// Leases for which enough others have to serve before the oldest node stands by again, each younger one a lease later: of several that see each
-/// other serve, only one stands by at a time.
+/// The leases for which enough others have to serve before the oldest node stands by again; each younger one waits a lease more. So of
+/// several nodes that see each other serve, only one stands by at a time.
 const SPARE: u32 = 4;
 
 /// Decides when a standby node may own shards.
 #[derive(Debug)]
 pub struct Standby {
-    /// The node stands by while at least so many others serve.
+    /// The number of other serving nodes from which on this node stands by.
     others_min: usize,
     is_needed: bool,
     /// The time from which the opposite is right.
@@ -20,7 +20,7 @@ pub struct Standby {
 }
 
 impl Standby {
-    /// Stands by while at least so many others serve.
+    /// Returns the rule for a node that stands by while at least this many others serve.
     #[must_use]
     pub fn new(others_min: usize) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Standby {
         }
     }
 
-    /// Tells if it may own shards; `now` in microseconds of a clock that never goes back.
+    /// True if it may own shards; `now` is in microseconds of a monotonic clock.
     pub fn is_needed(&mut self, me: NodeId, view: &View, now: u64, lease: Duration) -> bool {
         let serving = view.nodes.iter().filter(|node| node.id != me && node.serves());
         let are_few = serving.count() < self.others_min;

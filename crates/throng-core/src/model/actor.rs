@@ -2,34 +2,34 @@
 
 use super::{EntityId, Message, Rejection, Timestamp};
 
-/// The place where the actors of a kind work.
+/// The thread on which the actors of a kind run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// Runs on the asker's thread: there is no hand-off, and a command must not take long.
     #[default]
     InTurn,
-    /// Runs on separate threads, one a core. For computations longer than a hand-off (about 10 µs), or with waits. The asker's
-    /// thread is not blocked.
+    /// Runs on separate threads, one a core. For commands that compute for longer than a hand-off takes (about 10 µs), or that wait. The
+    /// asker's thread is not blocked.
     Workers,
 }
 
 /// A small single-threaded thing with an id, that changes itself: a counter, a limit, a cache.
 ///
-/// An actor has no events. Its state is lost when the process ends, when it panics, and when too many others
-/// ([`KEPT_MAX`](Self::KEPT_MAX)) were asked after it. It then begins anew with [`start`](Self::start). State that must not be
-/// lost belongs in an [`Entity`](super::Entity).
+/// An actor has no events. Its state is lost when the process ends, when it panics, and when it is dropped because
+/// [`KEPT_MAX`](Self::KEPT_MAX) others were asked more recently. The next command then meets a fresh actor, made by [`start`](Self::start).
+/// State that must not be lost belongs in an [`Entity`](super::Entity).
 ///
-/// Commands are serde enums, as an entity's, and so are the routes: `POST /api/{kind}/{id}/{command}`.
+/// Commands are serde enums, like an entity's, with the same routes: `POST /api/{kind}/{id}/{command}`.
 pub trait Actor: Send + 'static {
-    /// 1 to 64 of `[a-z0-9-]`, no entity's.
+    /// The kind's name: 1 to 64 of `[a-z0-9-]`. No entity has the same.
     const KIND: &'static str;
-    /// The commands that clients may ask over the network, by their serde names. The others are asked by the service's own code
-    /// only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
-    /// these is no command of the kind.
+    /// The commands that clients may send over the network, by their serde names. Only the service's own code may send the others:
+    /// they have no routes, are in no document, and are refused with 403. A gateway does not start if one of these names is no command of
+    /// the kind.
     const PUBLIC: &'static [&'static str] = &[];
-    /// The place where they work.
+    /// The thread on which they run.
     const PLACEMENT: Placement = Placement::InTurn;
-    /// About the number kept in memory. Beyond it, the actors that were asked longest ago are dropped.
+    /// The approximate number of actors kept in memory. Beyond it, the actors that were asked longest ago are dropped.
     const KEPT_MAX: usize = 100_000;
     /// The address within the kind.
     type Id: EntityId;
@@ -40,10 +40,10 @@ pub trait Actor: Send + 'static {
     /// A refusal.
     type Rejection: Rejection;
 
-    /// Returns a fresh actor: for an id that nobody has asked yet, or not for long.
+    /// Returns a fresh actor, for an id that was never asked or whose actor was dropped.
     fn start(id: &Self::Id) -> Self;
 
-    /// Does what it is asked to, one command at a time.
+    /// Executes one command at a time.
     ///
     /// # Errors
     /// The actor's [`Rejection`](Actor::Rejection). Its changes so far stay.

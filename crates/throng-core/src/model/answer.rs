@@ -3,7 +3,7 @@
 use super::{Answer, Entity, Sent};
 
 impl<E: Entity> Answer<E> {
-    /// Replies from the state after the events. `Section::view` and closures without captures allocate nothing.
+    /// Replies from the state after the events. A function or a closure without captures allocates nothing.
     pub fn after(read: impl FnOnce(&E) -> E::Reply + Send + 'static) -> Self {
         Self::After(Box::new(read))
     }
@@ -18,8 +18,8 @@ impl<E: Entity> Answer<E> {
         Self::Forward(Sent::to::<T>(&to.into(), command))
     }
 
-    /// Forwards like [`forward`](Self::forward). If the command creates the answering entity, it becomes the child of this one: the
-    /// asker hears from the child itself once it exists.
+    /// Forwards like [`forward`](Self::forward). If the command creates the answering entity, that entity becomes a child of this one. The
+    /// asker gets its reply from the child.
     pub fn create<T: Entity<Reply = E::Reply, Rejection = E::Rejection>>(
         id: impl Into<T::Id>,
         command: T::Command,

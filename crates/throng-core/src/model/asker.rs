@@ -2,7 +2,7 @@
 
 /// The sender of a command or query, as [`Turn::from`](super::Turn::from) returns it.
 ///
-/// A command that is executed again sees the same asker: after a crash, from the list of dead messages, or in a simulation.
+/// A command that is executed again (after a crash, from the list of dead messages, or in a simulation) sees the same asker.
 /// The log records the sender of a message and the timer that fired. A client's command keeps its caller until it is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker<'a> {

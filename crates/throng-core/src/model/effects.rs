@@ -1,4 +1,4 @@
-//! The effects that a command can ask for, and the facts it is given: the time, its family, its asker.
+//! The effects that a command can ask for, and the facts it decides on: the time, its family, its asker.
 
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
@@ -14,7 +14,7 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// This much later.
+    /// Returns the time this much later.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Family {
     }
 }
 
-/// A topic of live values, by its name: a constant of the app.
+/// A topic of live values, by its name. An app declares it as a constant.
 ///
 /// ```
 /// use throng_core::model::Topic;
@@ -72,13 +72,13 @@ impl<T> Topic<T> {
 pub struct Published {
     /// The topic's name.
     pub topic: &'static str,
-    /// The topic's `T`.
+    /// The value, of the topic's type `T`.
     pub value: Box<dyn Any + Send>,
 }
 
 pub(crate) type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
 
-/// A command on its way to another entity: typed for a receiver at hand, encoded to wait or to travel.
+/// A command on its way to another entity. It is typed until it has to wait or to leave the process; then it is encoded.
 pub struct Sent {
     /// The receiver's kind.
     pub kind: Cow<'static, str>,
@@ -87,11 +87,11 @@ pub struct Sent {
     /// The receiver's `Option<Command>`.
     pub(crate) command: Box<dyn Any + Send>,
     pub(crate) encode: Encode,
-    /// Asks for the outcome; given back with it.
+    /// The note of a request, which comes back with its outcome. `None`: a message without outcome.
     pub note: Option<String>,
-    /// The receiver becomes the sender's child if this creates it.
+    /// True if the receiver becomes the sender's child when this message creates it.
     pub child: bool,
-    /// The message begins a call, of which the sender hears the outcome.
+    /// True if the message begins a call, whose outcome the sender gets.
     pub(crate) is_call: bool,
 }
 
@@ -99,7 +99,7 @@ impl Sent {
     /// Appends the command's content to `out` and returns its name.
     ///
     /// # Errors
-    /// The command cannot be written as JSON.
+    /// `serde_json::Error`: the command cannot be written as JSON.
     pub fn encoded(&self, out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
         (self.encode)(self.command.as_ref(), out)
     }

@@ -12,15 +12,15 @@ use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 pub trait EntityId: Display + FromStr<Err: Display> + Clone + Send + Sync + 'static {}
 impl<T: Display + FromStr<Err: Display> + Clone + Send + Sync + 'static> EntityId for T {}
 
-/// An entity's "no". Nothing has happened, and the asker is told why.
+/// A refusal of an entity. Nothing has happened, and the asker gets the reason.
 pub trait Rejection: std::error::Error + Message {
-    /// A stable code: the problem's `type`, a label in metrics.
+    /// The stable code of the refusal: the problem's `type` in HTTP, a label in metrics.
     fn code(&self) -> &'static str;
     /// The HTTP status.
     fn status(&self) -> u16 {
         409
     }
-    /// The field of the command at fault, if it is one.
+    /// The name of the command's field at fault, if there is one.
     fn field(&self) -> Option<&'static str> {
         None
     }
@@ -60,24 +60,24 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     type Reply: Message;
     /// A refusal.
     type Rejection: Rejection;
-    /// The kinds it [requests](Turn::request) something of, and hears from ([`OnOutcome`]). A request to another kind does not compile, and
-    /// an engine that was not given `on_outcome` for one of these does not start.
+    /// The kinds that this kind sends [requests](Turn::request) to and handles the outcomes of ([`OnOutcome`]). A request to another kind
+    /// does not compile. An engine that was not given `on_outcome` for each of these does not start.
     const REQUESTS: &'static [&'static str] = &[];
-    /// Accepts unknown fields in a client's command or query, instead of refusing it with the field's name (400). The price: a
-    /// client of a later program, or a misspelt optional field, goes unnoticed. Recorded data may always have unknown fields.
+    /// Accepts unknown fields in a client's command or query, instead of refusing them by name (400). The price: a misspelt optional field,
+    /// or a field that only a later program knows, is ignored silently. Recorded data may always have unknown fields.
     const IGNORES_UNKNOWN_FIELDS: bool = false;
-    /// Records each accepted client command that has durable effects, beside its events. `check --what-if` can then decide it
-    /// again with a later program. Each command costs its JSON and some 60 bytes in the journal, and the time to write them.
-    /// Programs that do not know such records cannot read the journal.
+    /// Records each accepted client command that has durable effects, beside its events, so that `check --what-if` can decide it
+    /// again with a later program. A command costs its JSON and some 60 bytes in the journal, and the time to write them.
+    /// Older programs, which do not know such records, cannot read the journal.
     const KEEPS_COMMANDS: bool = false;
 
-    /// True if this command may bring the entity into being. If not, an id without events is answered `Unknown` (404) before `decide`.
+    /// True if this command may create the entity. For all other commands an id without events is answered `Unknown` (404) before `decide`.
     fn creates(_command: &Self::Command) -> bool {
         true
     }
 
     /// True if this command may create anew an entity that has [ended](Turn::end). Such a command must also
-    /// [create](Self::creates). The entity then begins with [`Default`], and its events are numbered on. All other commands to an
+    /// [create](Self::creates). The entity then starts from [`Default`], and the numbers of its events go on. All other commands to an
     /// ended entity are answered `Ended` (410) before `decide`.
     fn recreates(_command: &Self::Command) -> bool {
         false
@@ -93,11 +93,12 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// Applies an event to the state, also on replay. It must handle every event and must not fail.
     fn evolve(&mut self, event: &Self::Event);
 
-    /// Takes a recorded command that this program cannot read one step up: renames it, or fills in a field. Called for commands in
+    /// Converts a recorded command that this program cannot read to the next version: renames it, or fills in a field. Called for commands
+    /// in
     /// timers and messages, never for a client's. For a renamed variant, `#[serde(alias = "old_name")]` is enough.
     ///
     /// # Errors
-    /// [`UpcastError`]: there is no step up. The timer's tick or the message is dead, with this reason, and can be retried.
+    /// [`UpcastError`]: there is no such version. The timer's tick or the message is dead, with this reason, and can be retried.
     fn upcast_command(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from the command {}",
@@ -105,19 +106,19 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         )))
     }
 
-    /// Takes a stored state of an older [`STATE_VERSION`](Self::STATE_VERSION) one version up, as JSON. Called only where the
-    /// events behind the state are not kept any more; otherwise the state is rebuilt from them.
+    /// Converts a stored state of an older [`STATE_VERSION`](Self::STATE_VERSION) to the next version, as JSON. Called only if the
+    /// events behind the state are no longer stored; otherwise the state is rebuilt from them.
     ///
     /// # Errors
-    /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
+    /// [`UpcastError`]: there is no such version. The entity is quarantined, with this reason.
     fn upcast_state(version: u16, _state: serde_json::Value) -> Result<serde_json::Value, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from a state of version {version}"
         )))
     }
 
-    /// The bytes of this state in memory beyond `size_of::<Self>()`, in collections and texts. They decide when entities are
-    /// passivated.
+    /// Returns the bytes that this state holds in memory beyond `size_of::<Self>()`, in collections and texts. The engine passivates
+    /// entities by these sizes.
     fn heap_bytes(&self) -> usize {
         0
     }
@@ -127,17 +128,17 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
-    /// The number of its events, since it was created anew if it had ended.
+    /// The number of its events; after it was created anew, of those since then.
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
-    /// The asker: a client with its name where that is known, an entity, a timer, or an outcome.
+    /// The asker: a client (with its name if known), an entity, a timer, or an outcome.
     pub from: Asker<'a>,
     /// Parent and children.
     pub family: Option<&'a Family>,
 }
 
-/// The view that one command has of the world, and the effects it asks for; the buffers behind it are reused.
+/// The context of one command: the facts it may use, and the effects it asks for. The buffers behind it are reused.
 pub struct Turn<'a, E: Entity> {
     pub(crate) moment: Moment<'a, E>,
     pub(crate) out: &'a mut Effects<E>,
@@ -153,13 +154,13 @@ pub struct Effects<E: Entity> {
     pub timers: Vec<Timer<E::Command>>,
     /// Live values, in order.
     pub published: Vec<Published>,
-    /// The entity ends with this.
+    /// True if the entity ends with this command.
     pub ends: bool,
     /// The calls outside that begin with this, or have their outcome: 1, 0 or -1.
     pub(crate) opened: i64,
     pub(crate) entropy: u128,
     pub(crate) missed_ticks: u64,
-    /// The time at which the journal was served instead of the one it is a copy of.
+    /// The time at which the restored copy of another journal was first served; `None` if this journal is no copy.
     pub(crate) restored_at: Option<Timestamp>,
     /// The span of the turn, if its trace is recorded.
     pub(crate) trace: Option<TraceContext>,
@@ -168,18 +169,18 @@ pub struct Effects<E: Entity> {
 /// Reads a reply from a state.
 pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
 
-/// Exactly one answer a command, by construction.
+/// The one answer to a command.
 pub enum Answer<E: Entity> {
-    /// This reply, made from the state before the events.
+    /// Replies with a value made from the state before the events.
     Now(E::Reply),
-    /// Read from the state after the events.
+    /// Replies with a value read from the state after the events.
     After(Read<E>),
-    /// Another entity answers the asker.
+    /// Has another entity answer the asker.
     Forward(Sent),
 }
 
-/// Takes the outcome of a durable request to `T` as a command of the asker, exactly once, also after a crash. A refusal is an
-/// outcome, too, and so is a missing receiver.
+/// Takes the outcome of a durable request to `T` as a command of the asker, exactly once, also after a crash. A refusal and a missing
+/// receiver are outcomes, too.
 pub trait OnOutcome<T: Entity>: Entity {
     /// The note that the asker gives along with a request, and has back with its outcome: `()` if it needs none. A `String` stands in the
     /// journal as it is, any other type as JSON. `schema diff` holds a later program's type against the notes on their way.
@@ -195,20 +196,20 @@ pub trait OnOutcome<T: Entity>: Entity {
 
 /// The reason why a request was not done. It had no effect, and will have none.
 ///
-/// A request that crashes its receiver, or that the receiver's program cannot read, gets no outcome: the fault is that
-/// program's. The message is dead, with the reason, until an operator has it retried.
+/// A request that panics in its receiver, or that the receiver's program cannot read, gets no outcome, because the fault is in that
+/// program. The message is dead, with the reason, until an operator retries it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError<R> {
-    /// The entity said no.
+    /// The entity refused.
     #[error("{0}")]
     Rejected(R),
     /// The entity does not exist, and the command does not create.
     #[error("there is no such entity")]
     Unknown,
-    /// The entity has ended, and the command is none that creates it anew.
+    /// The entity has ended, and the command does not create it anew.
     #[error("the entity has ended")]
     Ended,
-    /// The entity cannot be brought back, for this reason.
+    /// The receiver cannot be loaded, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),
     /// An operator has dropped the request, for this reason.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A refusal by the entity or by the engine. The engine's refusals tell whether it is safe to try again.
+/// A refusal by the entity or by the engine. The variant tells whether it is safe to try again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error<R> {
     /// The entity refused. Nothing was done.
@@ -30,7 +30,7 @@ pub enum Error<R> {
     /// A value is larger than its limit: nothing was done.
     #[error("{what} {}, at most {limit} are allowed; nothing was done", size(what, *found))]
     TooLarge {
-        /// The value: a thing that has bytes, or "the number of …".
+        /// A noun: a value whose bytes are limited, or "the number of …".
         what: &'static str,
         /// Its size, or the size of the part that was read.
         found: usize,
@@ -40,19 +40,19 @@ pub enum Error<R> {
     /// Another command was accepted under this idempotency key: nothing was done.
     #[error("the idempotency key {0:?} was used for another command; use a fresh key for each command")]
     KeyReused(String),
-    /// The same command was refused under this idempotency key: nothing was done, though it would be accepted by now.
+    /// The same command was refused under this idempotency key: nothing was done, even if the entity would accept it now.
     #[error("the command was refused under the idempotency key {0:?} before; use a fresh key to ask again")]
     KeyRefused(String),
     /// Too many commands wait: nothing was done.
     #[error("overloaded; nothing was done; try again in {retry_after:?}")]
     Overloaded {
-        /// The earliest sensible time of the next attempt.
+        /// The earliest time at which another attempt makes sense.
         retry_after: Duration,
     },
     /// The journal is full: nothing was done. Reads go on.
     #[error("the journal's storage is full; nothing was done; try again in {retry_after:?}")]
     StorageFull {
-        /// The earliest sensible time of the next attempt.
+        /// The earliest time at which another attempt makes sense.
         retry_after: Duration,
     },
     /// The journal or store cannot be reached, or the engine is starting or stopping: nothing was done.
@@ -79,7 +79,7 @@ pub enum Error<R> {
     Quarantined {
         /// The entity, as `kind/id`.
         address: String,
-        /// The event that cannot be applied; 0 where its rows cannot be read.
+        /// The event that cannot be applied; 0 if its rows cannot be read.
         seq: u64,
         /// The event or row that cannot be applied or read, in a sentence, or the operator's reason.
         reason: String,
@@ -89,7 +89,7 @@ pub enum Error<R> {
 }
 
 impl<R> Error<R> {
-    /// Converts an engine's error to another rejection type. A rejection is the `Err`.
+    /// Converts an engine's error to another rejection type. A rejection is returned as `Err`.
     pub fn engine<S>(self) -> Result<Error<S>, R> {
         Ok(match self {
             Self::Rejected(rejection) => return Err(rejection),

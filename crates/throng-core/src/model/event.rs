@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 /// An entity's event: a serde enum. The variant's serde name is the event's name in the journal.
 pub trait Event: Message {
-    /// The names whose shape has changed, with their present version; all others are at version 1.
+    /// The events whose shape has changed, with their present version. All others are at version 1.
     const VERSIONS: &'static [(&'static str, u16)] = &[];
 
-    /// Takes a recorded event of an older version one step up, or renames it. Called until the version is the present
+    /// Converts a recorded event of an older version to the next, or renames it. Called until the version is the present
     /// one.
     ///
     /// # Errors
-    /// [`UpcastError`]: there is no step up. The entity is quarantined, with this reason.
+    /// [`UpcastError`]: there is no such version. The entity is quarantined, with this reason.
     fn upcast(old: Recorded) -> Result<Recorded, UpcastError> {
         Err(UpcastError(format!(
             "there is no step up from {} version {}",
@@ -20,7 +20,7 @@ pub trait Event: Message {
         )))
     }
 
-    /// The present version of the events of this name.
+    /// Returns the present version of the events of this name.
     #[must_use]
     fn version(name: &str) -> u16 {
         Self::VERSIONS
@@ -41,7 +41,7 @@ pub struct Recorded {
     pub payload: serde_json::Value,
 }
 
-/// The reason why an event could not be taken a step up.
+/// The reason why an event could not be converted to the next version.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UpcastError(pub String);

@@ -2,15 +2,15 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// The retention of a kind's events, and of an entity that has ended. The state always remains.
+/// The retention of a kind's events, and of its ended entities. The state of a living entity always remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// All events, for good.
     #[default]
     Forever,
-    /// The events of this time. Nothing is kept of an entity that ended longer ago.
+    /// The events of this time. An entity that ended longer ago is removed.
     Age(Duration),
-    /// The last events of each entity, this many. Nothing is kept of an entity that has ended.
+    /// The last events of each entity, this many. An entity that has ended is removed.
     Events(u64),
 }
 

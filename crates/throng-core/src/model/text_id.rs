@@ -4,7 +4,7 @@ use crate::limits;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// A text that can be an entity's id, 1 to 256 bytes. For a command's field that names another entity. A client that sends
+/// The id of another entity, as a field of a command: a text of 1 to 256 bytes. A client that sends
 /// anything else gets 400 with the field's name, before the command is executed.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The view that one command has of the world, and its effects.
+//! The context of one command, and the effects it asks for.
 
 use super::{Asker, Effects, Entity, Moment, OnOutcome, Published, Sent, Timer, Timestamp, Topic, Turn, note};
 use crate::tagged;
@@ -23,7 +23,7 @@ impl<E: Entity> Default for Effects<E> {
 }
 
 impl<E: Entity> Effects<E> {
-    /// True if the command wants nothing durable.
+    /// True if the command asks for nothing durable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty() && !self.ends
@@ -39,7 +39,7 @@ impl<E: Entity> Effects<E> {
     }
 }
 
-/// Writes an `Option<Command>` of this kind as JSON, and says the command's name.
+/// Writes an `Option<Command>` of this kind as JSON, and returns the command's name.
 pub(crate) fn encode<E: Entity>(command: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
     match command.downcast_ref::<Option<E::Command>>() {
         Some(Some(command)) => tagged::to_parts(command, out),
@@ -100,20 +100,20 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.moment.from
     }
 
-    /// True if nothing has happened to this entity yet.
+    /// True if this entity has no events yet.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.moment.seq == 0
     }
 
-    /// Returns the number of ticks of a repeating timer that were missed before the present one; 0 for every other command. After a failure
-    /// that lasted some days, interest for `1 + turn.missed_ticks()` days is due.
+    /// Returns the number of ticks of a repeating timer that were missed before the present one; 0 for every other command. For example,
+    /// after some days without service, interest for `1 + turn.missed_ticks()` days is due.
     #[must_use]
     pub fn missed_ticks(&self) -> u64 {
         self.out.missed_ticks
     }
 
-    /// Returns a number nobody can guess, fresh for each command: for capabilities and tokens.
+    /// Returns a number that nobody can guess, fresh for each command: for capabilities and tokens.
     #[must_use]
     pub fn unguessable(&self) -> u128 {
         self.out.entropy
@@ -185,8 +185,8 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// Sets a named durable timer, replacing one of the same name: at that time, and then again after each `every`, the
-    /// entity gets this command.
+    /// Sets a named durable timer, replacing one of the same name. The entity gets this command at that time, and then again after each
+    /// `every`.
     ///
     /// A repeating timer keeps its rhythm: it is due at `at`, `at + every`, `at + 2 * every` and so on, however late a tick is
     /// executed. Ticks are missed while the service is down or the entity cannot be loaded. The entity then gets one command for
@@ -206,7 +206,7 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// Publishes a value to the present listeners of the topic, once this command is durable. Delivery is at most once. A value
+    /// Publishes a value to the present listeners of the topic, once this command is durable, at most once. A value
     /// that must not be lost has to be an event, and a reader that must not miss it follows the events.
     pub fn publish<T: Clone + Send + Sync + 'static>(&mut self, topic: &Topic<T>, value: T) {
         self.out.published.push(Published {

@@ -20,19 +20,19 @@ use throng_journal::{CommitBuilder, ShardId, WriterId, scratch};
 pub struct Common {
     pub(super) id: ShardId,
     pub(super) writer: WriterId,
-    /// The kinds that the engine was given.
+    /// The engine's kinds.
     pub(super) kinds: Box<[&'static str]>,
     /// The engine's number of shards.
     pub(super) shards: u16,
-    /// The time at which the journal was served instead of the one it is a copy of.
+    /// The time since when this journal is served in place of the one it is a copy of.
     pub(super) restored_at: Option<Timestamp>,
-    /// The records of the command at hand, until they are staged.
+    /// The records of the current command, until they are staged.
     pub(super) records: CommitBuilder,
-    /// Scratch for one payload.
+    /// A buffer for one payload.
     pub(super) payload: Vec<u8>,
     /// The latest time seen: a shard's clock never goes back.
     pub(super) now: Timestamp,
-    /// The span of the command at hand, if its trace is recorded.
+    /// The span of the current command, if its trace is recorded.
     pub(super) trace: Option<TraceContext>,
     pub(super) messages: Numbers,
     pub(super) keys: Keys,
@@ -47,16 +47,16 @@ pub struct Common {
     /// Bytes of all resident entities of this shard.
     pub(super) resident_bytes: usize,
     pub(super) resident: usize,
-    /// Bytes of the filters that tell which ids exist.
+    /// Bytes of the filters of known ids.
     pub(super) known_bytes: usize,
-    /// Bytes of what is on its way to the store: events, states, and the slots that stay in memory only for them.
+    /// Bytes on their way to the store: events, states, and the slots that stay in memory only for them.
     pub(super) pending_bytes: usize,
-    /// The last commit that was durable when entities were passivated last.
+    /// The last durable commit when entities were last passivated.
     pub(super) durable: u64,
     /// The load that the driver has counted last, with `Shard::book`.
     pub(super) booked: Load,
     pub(super) hot: Hot,
-    /// An entity was set aside, or is no more, since the last look.
+    /// True if an entity was quarantined, or no longer is, since the last look.
     pub(super) has_set_aside: bool,
 }
 
@@ -65,11 +65,11 @@ pub struct Common {
 pub struct Load {
     /// Entities in memory.
     pub entities: usize,
-    /// Bytes of them, of timers in memory, and of what finds ids and idempotency keys in the store.
+    /// Bytes of these, of timers in memory, and of the indexes for ids and idempotency keys in the store.
     pub bytes: usize,
-    /// Bytes of what is on its way to the store: states, idempotency keys, dead messages, notes on timers that changed.
+    /// Bytes on their way to the store: states, idempotency keys, dead messages, notes on changed timers.
     pub pending_bytes: usize,
-    /// The number of timers that are set; at the last checkpoint, where not all are in memory.
+    /// The number of pending timers; if not all are in memory, the number at the last checkpoint.
     pub timers: usize,
 }
 
@@ -90,7 +90,7 @@ impl Common {
         limits::shard_of(limits::hash(kind, id), self.shards)
     }
 
-    /// Hands the records of the command at hand over, all of them.
+    /// Stages all records of the current command.
     pub(super) fn stage(&mut self, stage: &mut dyn Stage) -> Staged {
         let bytes = self.records.bytes();
         assert!(
@@ -104,7 +104,7 @@ impl Common {
         staged
     }
 
-    /// Drops the records of the command at hand. Large buffers give their memory back: each of the many shards has its own.
+    /// Drops the records of the current command. Large buffers are freed, because each of the many shards has its own.
     pub(super) fn discard(&mut self) {
         self.records.clear();
         scratch::empty(&mut self.payload);

@@ -20,7 +20,7 @@ use crate::{
 };
 use std::any::TypeId;
 
-/// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
+/// Reads a query. A client's query with an unknown field is refused, like a command. One from another node comes as a JSON object.
 fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
     if arguments.starts_with('{') || arguments == "null" {
         return serde_json::from_slice(arguments.as_bytes()).map_err(|why| why.to_string());
@@ -40,7 +40,7 @@ impl Registry {
     /// Adds a kind.
     ///
     /// # Panics
-    /// When the kind's name is not one, or taken: both are mistakes of the program.
+    /// The kind's name is not valid, or is taken: both are mistakes of the program.
     pub fn add<E: Entity>(&mut self) {
         assert!(
             limits::is_kind(E::KIND),
@@ -98,7 +98,7 @@ impl Registry {
     /// Adds a query to a kind.
     ///
     /// # Panics
-    /// When the kind was not given before, or has a query of this name.
+    /// The kind was not added before, or has a query of this name.
     pub fn add_query<E: Entity, Q: Query<E>>(&mut self) {
         let run: QueryFn<E> = |entity, moment, arguments, reply| match read_query::<E, Q>(arguments) {
             Err(why) => {
@@ -127,10 +127,10 @@ impl Registry {
         });
     }
 
-    /// Lets a kind hear the outcome of its requests to another.
+    /// Has a kind take the outcomes of its requests to another.
     ///
     /// # Panics
-    /// When the kind was not given before.
+    /// The kind was not added before.
     pub fn add_hears<E: OnOutcome<T>, T: Entity>(&mut self) {
         let hear: HearFn<E> = |from, note, outcome| {
             let from = from
@@ -148,10 +148,10 @@ impl Registry {
         }));
     }
 
-    /// Adds the kind of a worker's calls, unless it is there, and lets a kind hear their outcome.
+    /// Adds the kind of a worker's calls, unless it is there, and has a kind take their outcomes.
     ///
     /// # Panics
-    /// When the kind was not given before, or another worker or kind has the name of this worker's calls.
+    /// The kind was not added before, or another worker or kind has the name of this worker's calls.
     pub fn add_outside<E: OnCallOutcome<W>, W: Outside>(&mut self) {
         match self.find(Call::<W>::KIND) {
             None => {

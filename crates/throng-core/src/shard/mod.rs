@@ -1,8 +1,8 @@
 //! The shard: a state machine without I/O. Commands, loads, deliveries, clock and entropy go in; records, answers and
 //! deliveries come out.
 //!
-//! One command's way: find the slot (or ask for a load) → read the command → look the idempotency key up → under one
-//! guard `decide`, encode and check sizes, `evolve`, reply → stage the records. Nothing is staged when any of it fails.
+//! A command's path: find the slot (or request a load), read the command, look its idempotency key up. Then, under one guard: `decide`,
+//! encode and check sizes, `evolve`, reply. Last, stage the records. If any of these fails, nothing is staged.
 
 mod checkpoint;
 mod common;
@@ -17,7 +17,7 @@ mod resident;
 mod tests;
 mod timers;
 
-/// The parts for the driver of a shard, which is the engine in the crate `throng`, and for the checks of its journals.
+/// The interface for the driver of a shard, which is the engine in the crate `throng`, and for the checks of journals.
 #[doc(hidden)]
 pub use self::{
     checkpoint::{
@@ -77,7 +77,7 @@ use crate::model::{Published, Timestamp};
 use std::{any::Any, sync::Arc};
 use throng_journal::{ShardId, WriterId};
 
-/// A shard of the key space, with the entities, messages, timers and idempotency keys that live in it.
+/// A shard of the key space, with its entities, messages, timers and idempotency keys.
 pub struct Shard {
     registry: Arc<Registry>,
     tables: Vec<Box<dyn Table>>,
@@ -86,8 +86,8 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// An empty shard of these kinds. What was recorded earlier comes in through [`row`](Self::row) and
-    /// [`replay`](Self::replay); what has expired by now is not taken over.
+    /// Returns an empty shard of these kinds. Recorded and stored data are then added with [`row`](Self::row) and [`replay`](Self::replay),
+    /// which ignore what has expired.
     #[must_use]
     pub fn new(id: ShardId, writer: WriterId, registry: Arc<Registry>, now: Timestamp) -> Self {
         let common = Common {
@@ -131,8 +131,7 @@ impl Shard {
         }
     }
 
-    /// Returns true if this load differs from the one [booked](Self::book) last: in the number of entities, or by more than
-    /// `bytes` bytes.
+    /// True if this load differs from the one [booked](Self::book) last in the number of entities, or by more than `bytes` bytes.
     #[must_use]
     pub fn differs(&self, load: Load, bytes: usize) -> bool {
         let booked = &self.common.booked;
@@ -152,7 +151,7 @@ impl Shard {
         }
     }
 
-    /// Tells whether other messages are dead or other entities quarantined than at the last call.
+    /// True if the set of dead messages or quarantined entities has changed since the last call.
     pub fn take_unresolved_changed(&mut self) -> bool {
         let common = &mut self.common;
         let has_set_aside = std::mem::take(&mut common.has_set_aside);
@@ -165,7 +164,7 @@ impl Shard {
         std::mem::take(&mut self.common.outbox)
     }
 
-    /// The values published since the last call, in order, each with the number of the commit it rests on.
+    /// Returns the values published since the last call, in order, each with the number of the commit it rests on.
     pub fn take_published(&mut self) -> Vec<(u64, Published)> {
         std::mem::take(&mut self.common.published)
     }

@@ -1,4 +1,4 @@
-//! The kinds an engine knows.
+//! An engine's kinds.
 
 use super::{
     KindCheck,
@@ -38,11 +38,11 @@ pub struct Kind {
     pub index_print: u64,
     /// The retention of its events, unless the service says otherwise.
     pub keep: crate::model::Keep,
-    /// Its entities are the engine's own, as calls are: clients see nothing of them.
+    /// True if its entities are the engine's own, such as calls: clients cannot see them.
     pub is_internal: bool,
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
-    /// The schema of its commands: one of several objects or words, each a command.
+    /// The schema of its commands: a choice of objects or words, one for each command.
     #[cfg(feature = "schemas")]
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its events.
@@ -56,7 +56,7 @@ pub struct Kind {
     /// The schema of its rejection.
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
-    /// The schemas of request, answer and failure, where its entities are the calls of a worker.
+    /// The schemas of request, answer and failure, if its entities are the calls of a worker.
     #[cfg(feature = "schemas")]
     pub call_schemas: Option<fn(&mut SchemaGenerator) -> [Schema; 3]>,
     /// The schemas of the notes it gives along with its requests, by the kind it asks.
@@ -69,14 +69,14 @@ pub struct Kind {
     pub(super) check: fn(&Self) -> Box<dyn KindCheck>,
     /// The kinds it requests something of.
     pub(super) requests: &'static [&'static str],
-    /// The `HearFn`s of this kind, by the kind whose outcomes it hears.
+    /// The `HearFn`s of this kind, by the kind whose outcomes it takes.
     pub(super) hears: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
     pub(super) observer: Option<CommandObserver>,
 }
 
 /// A named query of a kind.
 pub struct QueryKind {
-    /// The name it is asked by, [`Query::NAME`](crate::model::Query::NAME).
+    /// The name in the query's route, [`Query::NAME`](crate::model::Query::NAME).
     pub name: &'static str,
     /// The schema of its fields.
     #[cfg(feature = "schemas")]
@@ -88,7 +88,7 @@ pub struct QueryKind {
     pub(super) run: Box<dyn Any + Send + Sync>,
 }
 
-/// The kinds an engine knows, in the order they were given.
+/// An engine's kinds, in the order they were added.
 pub struct Registry {
     pub(super) kinds: Vec<Kind>,
     shards: u16,
@@ -106,7 +106,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The first pair of kinds of which one requests something of the other, without being able to hear the outcome.
+    /// Returns the first pair of kinds of which one sends requests to the other, but cannot take the outcomes.
     #[must_use]
     pub fn unheard(&self) -> Option<(&'static str, &'static str)> {
         self.kinds.iter().find_map(|kind| {
@@ -122,13 +122,13 @@ impl Registry {
         found.unwrap_or_else(|| panic!("the kind {name:?} must be given before what belongs to it"))
     }
 
-    /// The time at which the journal was served instead of the one it is a copy of, if it is a copy.
+    /// Returns the time since when this journal is served in place of its original; `None` if it is no copy.
     #[must_use]
     pub fn restored_at(&self) -> Option<Timestamp> {
         self.restored_at
     }
 
-    /// Says that the journal was restored. A call begun before that time makes no further attempt: its outcome is not known.
+    /// Sets the time since when this restored journal is served. A call begun before it makes no further attempt; its outcome is `Unknown`.
     pub fn set_restored_at(&mut self, restored_at: Option<Timestamp>) {
         self.restored_at = restored_at;
     }
@@ -150,7 +150,7 @@ impl Registry {
         limits::shard_of(limits::hash(kind, id), self.shards)
     }
 
-    /// Shows every command of the kinds there are to an observer.
+    /// Passes every command of the present kinds to an observer.
     pub fn observe(&mut self, observer: &CommandObserver) {
         for kind in &mut self.kinds {
             kind.observer = Some(observer.clone());
@@ -171,10 +171,10 @@ impl Registry {
 }
 
 impl Kind {
-    /// Writes a command, an `Option<Command>` of this kind, as JSON, and says its name.
+    /// Writes a command (an `Option<Command>` of this kind) as JSON, and returns its name.
     ///
     /// # Errors
-    /// It was taken already, or cannot be written; nothing else is known of it.
+    /// `serde_json::Error`: the command was moved out already, or cannot be written.
     pub fn encode_command(&self, command: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
         (self.encode)(command, out)
     }
@@ -185,7 +185,7 @@ impl Kind {
         self.queries.iter().find(|query| query.name == name)
     }
 
-    /// Holds the kind against what was recorded.
+    /// Returns a check of recorded history against this kind.
     #[must_use]
     pub fn check(&self) -> Box<dyn KindCheck> {
         (self.check)(self)

@@ -1,4 +1,4 @@
-//! Cross-origin resource sharing: what a browser is told about pages of other origins that may ask.
+//! Cross-origin resource sharing: which pages of other origins a browser lets send requests.
 
 use crate::{answer::Answer, connection::AcceptedBy, guard::Names};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 pub(crate) const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 /// For how long a browser need not ask again, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// Response headers that such a page may read besides the usual ones.
+/// Response headers that such a page may read besides the standard ones.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("retry-after, www-authenticate, location, read-model-behind, throng-owner");
 
-/// A browser asks whether its page may ask.
+/// True for a browser's question whether its page may send a request.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
@@ -50,7 +50,7 @@ pub(crate) fn fields(origin: HeaderValue) -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-/// The origin that the head of an HTTP/1 request names, as far as it has come, if its pages may ask where it comes in.
+/// Returns the origin in the head of an HTTP/1 request, as far as it has arrived, if pages of that origin may use this listener.
 pub(crate) fn allowed_in(head: &[u8], names: &Names, accepted_by: AcceptedBy) -> Option<HeaderValue> {
     if names.origins.is_empty() || accepted_by.is_admin {
         return None;

@@ -1,4 +1,4 @@
-//! Handshakes of WebSockets: checks the request to open one, and accepts it.
+//! WebSocket handshakes: checks and accepts the request to open one.
 
 use crate::{
     answer::Answer,
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 /// The subprotocol's name.
 pub(crate) const PROTOCOL: &str = "throng.v1";
 
-/// Answers the request to open a socket; the connection becomes one once the answer has gone.
+/// Accepts the request to open a WebSocket. The connection becomes one once the answer has been sent.
 pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
     if connection.accepted_by().is_admin {
         return Err(Problem::only_administration().boxed());
@@ -50,7 +50,7 @@ pub(crate) fn accept_as(protocol: &'static str, parts: &Parts) -> Result<Respons
     Ok(response)
 }
 
-/// The client's key, if it asks for a WebSocket as one does (RFC 6455 §4.2.1).
+/// Returns the client's key, if the request is a WebSocket handshake (RFC 6455 §4.2.1).
 fn asks(parts: &Parts) -> Result<&HeaderValue, Box<Problem>> {
     let headers = &parts.headers;
     let is_upgrade = parts.version == Version::HTTP_11
@@ -91,7 +91,7 @@ fn has_token(headers: &HeaderMap, name: header::HeaderName, token: &str) -> bool
     values(headers, name).any(|value| value.eq_ignore_ascii_case(token))
 }
 
-/// The subprotocols that are offered, without a token that stands among them.
+/// Returns the offered subprotocols, without a token among them.
 fn protocols(headers: &HeaderMap) -> Vec<&str> {
     let offered = values(headers, header::SEC_WEBSOCKET_PROTOCOL);
     offered.filter(|offered| !offered.starts_with(BEARER)).collect()

@@ -1,14 +1,14 @@
-//! Credentials of what stays open: a WebSocket, a live stream.
+//! Credentials of long-lived requests: a WebSocket, a live stream.
 
 use super::{bearer, now};
 use crate::{caller::ShownCredentials, server::Server};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// The longest time between two looks at the clock, because the clock may be set.
+/// The longest time between two looks at the clock. The time of day may be set meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Resolves once the token is taken no more, or is another caller's; never, where none was shown.
+/// Resolves once the token is no longer accepted, or belongs to another caller. Without a token it never resolves.
 pub(crate) async fn ends(held: Option<&ShownCredentials>, server: &Server) {
     let Some(ShownCredentials { shown, caller }) = held else {
         return std::future::pending().await;

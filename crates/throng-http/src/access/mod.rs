@@ -1,8 +1,7 @@
-//! Access: the caller of a request, the page it comes from, the service's name it uses, and whether it is allowed.
+//! Access: the caller of a request, the page it comes from, the host name it uses, and whether all that is allowed.
 //!
-//! Every way into the service passes [`enter`]: a command in the fast path, a command or an app's route in the full one, the request
-//! that opens a WebSocket. What a client shows is looked at once: a loop remembers lately seen credentials until the files they rest on change, or
-//! they expire.
+//! Every way into the service passes [`enter`]: a command on the fast path, a command or an app's route on the full one, the request that
+//! opens a WebSocket. Credentials are checked once: a loop remembers recent ones until the files they depend on change, or they expire.
 
 mod administration;
 pub(crate) mod cors;
@@ -26,10 +25,10 @@ use http::HeaderMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use throng::journal::StoredEvent;
 
-/// The reason of a refusal for no credentials, which is nobody's attack.
+/// The refusal without credentials. It does not count as an attack.
 const NO_CREDENTIALS: &str = "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.";
 
-/// Lets a request in, and says who asks.
+/// Admits a request, and returns its caller.
 pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_>) -> Answered<Option<Caller>> {
     let accepted_by = connection.accepted_by();
     if accepted_by.is_admin {
@@ -46,7 +45,7 @@ pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_
     who(server, connection, sender.authorization)
 }
 
-/// Returns the caller; `None` if the service authenticates nobody.
+/// Returns the caller; `None` if the service does not authenticate callers.
 pub(crate) fn who(server: &Server, connection: &Connection, authorization: Option<&[u8]>) -> Answered<Option<Caller>> {
     let guard = &server.shared().guard;
     if !guard.authenticates() {
@@ -62,8 +61,7 @@ pub(crate) fn who(server: &Server, connection: &Connection, authorization: Optio
     }
 }
 
-/// Waits until the key is known by which a token was signed, or is known not to be its issuer's: an issuer that has a new key signs with it at
-/// once.
+/// Waits until the key that signed a token is known, or is known not to be its issuer's. An issuer may sign with a new key at once.
 pub(crate) async fn key_is_known(server: &Server, shown: Option<&[u8]>) -> Answered<()> {
     let guard = &server.shared().guard;
     let (Some(jwt), Some(shown)) = (&guard.jwt, shown) else {
@@ -87,7 +85,7 @@ pub(crate) async fn key_is_known(server: &Server, shown: Option<&[u8]>) -> Answe
     }
 }
 
-/// Returns the caller of these credentials, and when they expire, in seconds since 1970.
+/// Returns the caller of these credentials, and the time when they expire, in seconds since 1970.
 fn bearer(server: &Server, shown: &[u8]) -> Answered<(Caller, Option<i64>)> {
     let guard = &server.shared().guard;
     let version = guard.version.get();
@@ -127,7 +125,7 @@ pub(crate) fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Asks the service's hook, if there is one.
+/// Calls the service's authorization hook, if there is one.
 pub(crate) fn may(
     server: &Server,
     caller: Option<&Caller>,
@@ -144,7 +142,7 @@ pub(crate) fn may(
     hook.map_or(Ok(()), |hook| hook(&access))
 }
 
-/// An event filter, and the caller and the kind whose events it is asked about.
+/// An event filter, with the caller and the kind that it is called for.
 #[derive(Clone)]
 pub(crate) struct ShownEvents {
     filter: Option<EventFilter>,
@@ -173,7 +171,7 @@ impl ShownEvents {
     }
 }
 
-/// A proxy has passed the request on: it is its client's, not the proxy's own.
+/// True if a proxy has forwarded the request, so that it is not the proxy's own.
 pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
     const BY_PROXIES: [&str; 14] = [
         "forwarded",

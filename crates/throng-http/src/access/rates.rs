@@ -1,7 +1,8 @@
-//! The rate of whoever asks, and what wrong credentials cost.
+//! The rate limits of callers, and the cost of wrong credentials.
 //!
-//! A request is its caller's, where a token or a certificate says who asks; else its address's: the one that a trusted header names, or its
-//! connection's. What is refused here spends a rate of its own, so that wrong tokens of an address slow no right one: a proxy is one address.
+//! A request counts for its caller, if a token or a certificate names one; otherwise for its address, which is that in a trusted header, or
+//! the connection's. Refusals have a rate of their own, so that wrong tokens from an address do not slow requests with right ones: a proxy
+//! is one address.
 
 use super::NO_CREDENTIALS;
 use crate::{
@@ -19,10 +20,10 @@ use std::time::{Duration, Instant};
 /// The time for which the answer is held back then.
 const WRONG_WAIT: Duration = Duration::from_secs(1);
 
-/// The one whose rate a request spends.
+/// The owner of the rate that a request counts for.
 #[derive(Clone, Copy)]
 pub(crate) struct RateOwner<'a> {
-    /// The address it asks from.
+    /// The address of the request.
     pub(crate) client: Client,
     pub(crate) caller: Option<&'a Caller>,
 }
@@ -39,7 +40,7 @@ impl<'a> RateOwner<'a> {
     }
 }
 
-/// Spends one request of whoever asks.
+/// Counts one request of its owner.
 pub(crate) fn spend(server: &Server, owner: RateOwner<'_>) -> Answered<()> {
     let (shared, client) = (server.shared(), owner.client);
     take(server, shared.request_rate.as_ref(), client, Limit::RequestRate)?;
@@ -47,7 +48,7 @@ pub(crate) fn spend(server: &Server, owner: RateOwner<'_>) -> Answered<()> {
     take(server, shared.caller_rate.as_ref(), caller, Limit::CallerRequestRate)
 }
 
-/// The answer to a request that was refused for who asks: this problem, or that it is too often.
+/// Returns the answer to a request refused for its credentials: this problem, or that there were too many.
 pub(crate) async fn refused(
     server: &Server,
     connection: &Connection,

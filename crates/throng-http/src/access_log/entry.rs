@@ -14,7 +14,7 @@ use std::{
 const PATH_BYTES_MAX: usize = 1_024;
 /// Bytes of a method that are shown.
 const METHOD_BYTES_MAX: usize = 32;
-/// Characters that are encoded in a part of a path: all but letters, digits, `-`, `.`, `_` and `~`.
+/// The characters that are encoded in a part of a path: all but letters, digits, `-`, `.`, `_` and `~`.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A request, and once it is answered how.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub(super) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<Box<str>>,
-    /// The time from the request's arrival to its answer; `None` if it was refused before its turn.
+    /// The time from the request's arrival to its answer; `None` if it was refused on arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) micros: Option<u64>,
 }
@@ -60,7 +60,7 @@ impl Entry {
         })
     }
 
-    /// A message of a WebSocket, with the path the same request has over HTTP.
+    /// Returns the entry for a message of a WebSocket, with the path of the equivalent HTTP request.
     pub(crate) fn message(connection: &Connection, message: &str, parts: &[&str]) -> Box<Self> {
         let mut path = String::from("/api");
         for part in parts {
@@ -83,7 +83,7 @@ impl Entry {
         self.caller = caller.map(|caller| caller.name().to_owned());
     }
 
-    /// Completes the entry with its answer, which was given now. `shown` hides the secrets of the path.
+    /// Completes the entry when the answer is sent. `shown` hides the secrets of the path.
     pub(crate) fn ends(
         &mut self,
         status: StatusCode,
@@ -104,6 +104,6 @@ impl Entry {
 
 pub(super) enum LoggedFields {
     Entry(Box<Entry>),
-    /// All that was given before is to be written; then this is told.
+    /// Asks for everything given before to be written, and for a signal then.
     Flush(SyncSender<()>),
 }

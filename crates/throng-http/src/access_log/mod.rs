@@ -1,9 +1,9 @@
 //! The access log: a line of JSON for each request, or for one in so many.
 //!
-//! A loop notes what a request asks for and how it was answered, and gives the note away; a thread of its own writes the lines. What that thread
-//! cannot keep up with is dropped and counted: no request waits for its line. While the log is off, a request costs a look at that.
+//! A loop passes a note about each request and its answer to a thread that writes the lines. Notes that the thread cannot keep up with are
+//! dropped and counted, so no request waits for its line. While the log is off, it costs a request one check.
 //!
-//! A line has no query, no header field and no body: any of them may hold a secret.
+//! A line has no query, no header field and no body, since any of them may hold a secret.
 
 mod entry;
 mod writer;
@@ -23,7 +23,7 @@ use std::{
 };
 use writer::{Sink, Writer};
 
-/// Lines that wait to be written.
+/// The most lines that wait to be written.
 const WAITING_MAX: usize = 4_096;
 /// The method or path of a request whose head cannot be read.
 pub(crate) const UNKNOWN: &str = "-";
@@ -31,9 +31,10 @@ pub(crate) const UNKNOWN: &str = "-";
 /// Which requests are logged, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// The number of requests of which one is logged; 1: all.
+    /// The sampling rate: one request in this many is logged.
     pub one_in: NonZeroU32,
-    /// The file that lines are added to, made for its owner only, and made anew when it was moved or deleted; unless said, standard output.
+    /// The file that lines are added to, created for its owner only, and created again after it was moved or deleted; `None`: standard
+    /// output.
     pub file: Option<PathBuf>,
 }
 
@@ -45,7 +46,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens the file and starts the thread, which ends with the last of those who give it something.
+    /// Opens the file and starts the thread, which ends once nothing can send it lines any more.
     pub(crate) fn start(what: &AccessLog, dropped: Counter) -> io::Result<Self> {
         Self::start_with(what.one_in, Sink::open(what.file.clone())?, dropped)
     }
@@ -64,7 +65,7 @@ impl Log {
         }
     }
 
-    /// Has all that was given written, unless that takes longer.
+    /// Waits until everything given before is written, but not longer than this.
     pub(crate) fn flush(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let (done, is_done) = sync_channel(1);

@@ -10,7 +10,7 @@ use std::{
     sync::mpsc::Receiver,
 };
 
-/// Lines are written together up to about so many bytes.
+/// The approximate bytes up to which lines are written together.
 const TOGETHER_BYTES: usize = 64 << 10;
 
 /// The destination of the lines.
@@ -47,7 +47,7 @@ impl Sink {
                 stdout.flush()
             }
             Self::File { path, file } => {
-                // Whoever rotates logs has moved it: no signal is needed.
+                // A log rotation has moved the file, without a signal.
                 let is_there = std::fs::metadata(&*path).is_ok_and(|there| {
                     file.metadata()
                         .is_ok_and(|open| (open.dev(), open.ino()) == (there.dev(), there.ino()))
@@ -66,7 +66,7 @@ impl Sink {
 pub(super) struct Writer {
     sink: Sink,
     dropped: Counter,
-    /// The last attempt failed, perhaps in the middle of a line.
+    /// True if the last attempt failed, perhaps in the middle of a line.
     is_failing: bool,
     lines: Vec<u8>,
     count: u64,
@@ -83,7 +83,7 @@ impl Writer {
         }
     }
 
-    /// Until nobody gives anything any more.
+    /// Writes lines until nothing can send them any more.
     pub(super) fn run(&mut self, given: &Receiver<LoggedFields>) {
         while let Ok(first) = given.recv() {
             let mut next = Some(first);
@@ -97,7 +97,7 @@ impl Writer {
                     }
                     LoggedFields::Flush(done) => {
                         self.write();
-                        // Nobody may wait any more.
+                        // The waiter may have gone.
                         let _ = done.try_send(());
                     }
                 }

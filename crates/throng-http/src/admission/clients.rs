@@ -1,14 +1,14 @@
-//! Fairness between clients, without clock, sockets or tasks: nobody may take all the room there is to wait in.
+//! Fairness between clients, without clock, sockets or tasks: no client may take all the waiting room.
 
 use std::collections::BTreeMap;
 
-/// The share of the waiting room that one client may take while nobody else waits: the next client finds some room.
+/// The share of the waiting room that one client may take while no other waits, so that the next client finds room.
 const ALONE_SHARE: (u64, u64) = (3, 4);
 
-/// A client as a number, which stands for an address or for the value of a trusted header.
+/// A client's number, derived from its address or the value of a trusted header.
 pub(crate) type Client = u64;
 
-/// This machine itself: may take all the room while nobody else waits.
+/// This machine itself, which may take all the room while no other client waits.
 pub(crate) const LOCAL: Client = 0;
 
 /// The number of waiting requests of each client.

@@ -1,4 +1,4 @@
-//! The two clocks of a loop: the wall's, and its thread's own CPU time.
+//! The two clocks of a loop: the time, and its thread's CPU time.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ pub(crate) trait Clock {
     fn cpu(&self) -> Duration;
 }
 
-/// The clocks of the thread that asks.
+/// The clocks of the calling thread.
 pub(crate) struct ThreadClock;
 
 impl Clock for ThreadClock {

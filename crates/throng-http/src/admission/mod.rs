@@ -46,7 +46,7 @@ pub(crate) struct Admission<C = ThreadClock> {
     queue: RefCell<Queue<Rc<Ticket>>>,
     /// The clients whose requests wait.
     clients: RefCell<Clients>,
-    /// The end of the last batch: requests that are ready later have arrived later.
+    /// The end of the last batch. Requests that are ready later have arrived after it.
     ended: Cell<Instant>,
     /// The task that begins batches.
     driver: RefCell<Option<Waker>>,
@@ -82,8 +82,8 @@ impl<C: Clock> Admission<C> {
         }
     }
 
-    /// Lets a request of this many bytes go, in this batch or a later one: it stands in the queue from now on.
-    /// The client is asked for only if the request waits.
+    /// Admits a request of this many bytes in this batch or a later one. From now on it is in the queue. The client is determined only if
+    /// the request waits.
     pub(crate) fn enter<'a>(
         &'a self,
         place: &'a BatchSlot,
@@ -101,7 +101,7 @@ impl<C: Clock> Admission<C> {
         }
     }
 
-    /// Lets a request of this many bytes go, if it can go at once.
+    /// Admits a request of this many bytes, if that is possible at once.
     fn go(&self, place: &BatchSlot, bytes: usize) -> Option<Admitted> {
         if let Some(admitted) = self.enter_now(place, bytes) {
             self.queue.borrow_mut().goes_along();
@@ -119,7 +119,7 @@ impl<C: Clock> Admission<C> {
         Some(place.take_for(queue.open(), Admitted { arrived, now }, bytes, &self.clock))
     }
 
-    /// Lets a request of this many bytes go, if its connection has a place in this batch.
+    /// Admits a request of this many bytes, if its connection has a place in this batch.
     pub(crate) fn enter_now(&self, place: &BatchSlot, bytes: usize) -> Option<Admitted> {
         let mut queue = self.queue.borrow_mut();
         let admitted = place.go(queue.open(), bytes, &self.clock);
@@ -134,7 +134,7 @@ impl<C: Clock> Admission<C> {
         self.wait_times.since().max(self.ended.get())
     }
 
-    /// Returns the arrival of bytes that a connection has read in the batch that has just ended, and that a task asks for behind it.
+    /// Returns the arrival of bytes that a connection has read in the batch that has just ended, for a task that handles them after it.
     /// `None` if the loop has looked at its sockets since.
     fn read_in_last_batch(&self, place: &BatchSlot) -> Option<Instant> {
         let last = self.queue.borrow().closed()?;
@@ -153,7 +153,7 @@ impl<C: Clock> Admission<C> {
         self.queue.borrow().open().is_some()
     }
 
-    /// Begins a batch for the first task in it, and has the driver end it behind all that was ready.
+    /// Begins a batch for the first task in it, and has the driver end it after all tasks that were ready.
     fn open_batch(&self) {
         if self.is_open() {
             return;
@@ -189,7 +189,7 @@ impl<C: Clock> Admission<C> {
         self.clients.borrow_mut().leave(ticket.client);
     }
 
-    /// Takes a request out of the queue, because its client is gone or the connection leaves.
+    /// Removes a request from the queue, because its client is gone or the connection is leaving.
     pub(crate) fn leave(&self, ticket: &Ticket) {
         match ticket.state.get() {
             TicketState::Waits => {
@@ -203,7 +203,7 @@ impl<C: Clock> Admission<C> {
     }
 }
 
-/// The part for the task that begins batches: the one that looks after connections.
+/// The part for the task that begins batches and serves connections.
 impl<C: Clock> Admission<C> {
     /// Sets the waker of that task.
     pub(crate) fn driven_by(&self, waker: &Waker) {
@@ -234,13 +234,13 @@ impl<C: Clock> Admission<C> {
         }
     }
 
-    /// Ends a batch: all that was ready has gone or waits. `true`: another batch has to begin after the next look at the sockets.
+    /// Ends a batch: every ready request was admitted or waits. True if another batch has to begin after the next look at the sockets.
     pub(crate) fn end_batch(&self) -> bool {
         self.ended.set(self.clock.now());
         self.queue.borrow_mut().end()
     }
 
-    /// Notes that the loop has looked at its sockets at that time, between batches: requests that are ready later have arrived later.
+    /// Notes that the loop has looked at its sockets at that time, between batches. Requests that are ready later have arrived after it.
     pub(crate) fn looked(&self, then: Instant) {
         self.wait_times.looked(then);
     }
@@ -259,7 +259,7 @@ impl<C: Clock> Admission<C> {
         self.wait(Waiter::Connection(key), client)
     }
 
-    /// Returns the next connection that goes in this batch. Tasks before it are woken on the way.
+    /// Returns the next connection that is admitted in this batch, and wakes the tasks before it.
     pub(crate) fn next(&self) -> Option<usize> {
         loop {
             let ticket = self.queue.borrow_mut().pop(&self.clock)?;
@@ -271,12 +271,12 @@ impl<C: Clock> Admission<C> {
         }
     }
 
-    /// Gives a connection whose ticket was the next its place in this batch.
+    /// Gives a connection its place in this batch, after its ticket was the next.
     pub(crate) fn admit(&self, place: &BatchSlot, ticket: &Ticket) {
         self.take(place, ticket.arrived);
     }
 
-    /// Returns the next connection that is refused in this batch. Tasks before it are told on the way.
+    /// Returns the next connection that is refused in this batch, and informs the tasks before it.
     pub(crate) fn next_refused(&self) -> Option<(usize, Reason)> {
         loop {
             let ticket = self.queue.borrow_mut().pop_refused(&self.clock)?;
@@ -296,7 +296,7 @@ impl<C: Clock> Admission<C> {
     }
 }
 
-/// A request that goes at once, or a task that waits for its batch.
+/// A request that is admitted at once, or a task that waits for its batch.
 pub(crate) enum Entering<'a, C: Clock = ThreadClock> {
     Goes(Admitted),
     Waits(Waits<'a, C>),

@@ -1,30 +1,30 @@
-//! The limit of waiting requests: as many as are answered within `wait_max`.
+//! The limit of waiting requests: as many as can be answered within `wait_max`.
 //!
-//! The limit rests on the rate at which full batches admit waiting requests, and on nothing that refusing makes worse.
-//! The time spent on refusals is left out and bounded. The loop's own CPU time bounds a batch, never this estimate.
-//! A busy neighbour that takes half the CPU halves the rate, since all wait twice as long.
-//! A pause of the process, or one request that takes long, is an event and no rate: it counts for no more than a few batches.
+//! The limit depends on the rate at which full batches admit waiting requests, and on nothing that refusals could worsen. Time spent on
+//! refusals is excluded and bounded. The loop's CPU time bounds a batch, but never this estimate: a neighbour that takes half the CPU
+//! halves the rate, since everything then waits twice as long. A pause of the process, or one slow request, is an event and not a rate: it
+//! counts as a few batches at most.
 //!
-//! The rate is known only while requests wait. Nobody is refused before a few full batches were seen.
-//! An idle loop's time for a request (with a commit of its own, say) is no measure of a saturated loop's.
+//! The rate is known only while requests wait. Nothing is refused before a few full batches were measured, because an idle loop's time for
+//! a request (perhaps with its own commit) says nothing about a saturated loop.
 
 use std::time::Duration;
 
-/// The full batches seen before anybody is refused, and their time, in batches.
+/// The full batches measured before anything is refused, and their total time, in batches.
 const WARM_UP: (u32, u32) = (4, 8);
 /// The window of the average: a new batch replaces one part in this many.
 const WINDOW_TURNS: f64 = 32.0;
 /// A long batch counts as at most this many usual ones.
 const LONGER_MAX: f64 = 4.0;
-/// The batches between the estimated end of a wait and the answer: the request's own, and the commit behind it.
+/// The batches between the estimated end of a wait and the answer: the request's own, and the commit after it.
 const MARGIN_BATCHES: u32 = 2;
 
-/// Decides how many requests may wait; knows no clock, no socket, no task.
+/// Decides how many requests may wait. It has no clock, socket or task.
 pub(super) struct Policy {
     batch_nanos: f64,
     /// The wait that is aimed at.
     target_nanos: f64,
-    /// Sums over the full batches since requests began to wait, with less weight for older ones.
+    /// Sums over the full batches since requests began to wait, weighted less for older ones.
     batches: f64,
     nanos: f64,
     admitted: f64,
@@ -63,7 +63,7 @@ impl Policy {
         self.seen_nanos += nanos;
     }
 
-    /// Notes that nothing waits any more: the rate is measured anew when something does. The known rate counts as one batch.
+    /// Notes that nothing waits any more. The rate is measured again when something does; the known rate counts as one batch.
     pub(super) fn forget(&mut self) {
         if self.batches > 1.0 {
             (self.nanos, self.admitted) = (self.nanos / self.batches, self.admitted / self.batches);
@@ -81,13 +81,13 @@ impl Policy {
         ((self.target_nanos * self.admitted / self.nanos).round() as usize).max(1)
     }
 
-    /// Returns true if a request that has waited this long is answered in time behind this many others.
+    /// True if a request that has waited this long will be answered in time after this many others.
     pub(super) fn is_in_time(&self, waited: Duration, waiting: usize) -> bool {
         let wait = waited + self.wait(waiting).unwrap_or_default();
         wait.as_nanos() as f64 <= self.target_nanos
     }
 
-    /// Returns the expected wait behind this many requests, once that is known.
+    /// Returns the expected wait after this many requests, once it is known.
     pub(super) fn wait(&self, waiting: usize) -> Option<Duration> {
         (self.admitted > 0.0)
             .then(|| Duration::from_nanos((waiting as f64 * self.nanos / self.admitted).round() as u64))

@@ -1,10 +1,10 @@
 //! The queue of a loop: connections and tasks, in the order in which they became ready.
 //!
-//! Time comes in batches. A batch begins when the loop has looked at its sockets, and ends with a commit.
-//! The loop takes from the head of the queue as much as fits into [`batch`](Queue::batch) of the loop's own CPU time.
-//! The rest stays in the queue: a batch that ends early costs nothing.
+//! Time is divided into batches. A batch begins when the loop has looked at its sockets, and ends with a commit. The loop takes from the
+//! head of the queue as much as fits into [`batch`](Queue::batch) of the loop's CPU time. The rest stays in the queue, so a batch that ends
+//! early costs nothing.
 //!
-//! A newcomer is to be refused while as many wait as [may](Policy::room). Refusals come at the end of a batch, in a small part of it.
+//! A newcomer is refused while as many wait as [allowed](Policy::room). Refusals come at the end of a batch, in a small part of it.
 
 use super::{clock::Clock, policy::Policy};
 use crate::limits::Limits;
@@ -13,26 +13,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most wall time of a batch, in batches: CPU time that others have taken stretches it no further.
+/// The most time a batch may take, in batches: CPU time that other processes take extends it no further.
 const WALL_BATCHES: u32 = 4;
-/// The part of the time that refusing may take in a surge. If refusals took more, they would cost more answers than that.
+/// The part of the time that refusals may take in a surge, as a divisor. If they took more, more answers would be lost than refusals gain.
 const REFUSING_SHARE: u32 = 16;
-/// The same while the queue is less than half full: the surge is over, or was none.
+/// The same while the queue is less than half full, because the surge is over or was none.
 const REFUSING_SHARE_AFTER: u32 = 2;
 /// The assumed cost of a task before anything was measured, and the least cost of a refused task.
 const COST: Duration = Duration::from_micros(20);
-/// The most that a refused task costs: its request is read and its answer written as any other's, but not executed.
+/// The most that a refused task costs: its request is read and its answer written, but it is not executed.
 const REFUSED_TASK_MAX: Duration = Duration::from_micros(100);
-/// Entries that have gone away are thrown out once they are more than those that wait, and these.
+/// The number of entries that have gone away above which they are removed, if they also outnumber the waiting ones.
 const GONE_MAX: usize = 1_024;
 
 /// An entry of the queue: a connection or a task.
 pub(super) trait Entry {
-    /// The entry has gone away, and waits no more.
+    /// True if the entry has gone away, and waits no more.
     fn is_gone(&self) -> bool;
-    /// A task runs later in the batch, unlike a connection, which is looked after at once.
+    /// True for a task, which runs later in the batch, while a connection is served at once.
     fn is_task(&self) -> bool;
-    /// The entry is to be refused for want of room only, so that it may wait again.
+    /// True if the entry is refused only for lack of room, so that it may wait again.
     fn may_wait(&self) -> bool;
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Queue<T> {
     bytes_max: usize,
     policy: Policy,
     waiting: VecDeque<T>,
-    /// The entries of `waiting` that have not gone away.
+    /// The number of entries of `waiting` that have not gone away.
     here: usize,
     refused: VecDeque<Refused<T>>,
     /// Counts batches, from 1.
@@ -60,13 +60,13 @@ pub(super) struct Queue<T> {
     began: Instant,
     /// The time of the batch before, if this one followed it at once.
     took: Duration,
-    /// The thread's CPU time when the batch began; known only if something waited.
+    /// The thread's CPU time at the beginning of the batch; known only if something waited.
     cpu_began: Option<Duration>,
     /// The last look at the clock.
     now: Instant,
-    /// Until then there is room without another look at the CPU clock.
+    /// The time until which there is room without another look at the CPU clock.
     look_at: Instant,
-    /// The expected time of the tasks that were let go.
+    /// The expected time of the admitted tasks.
     promised: Duration,
     admitted: u32,
     bytes: usize,
@@ -87,7 +87,7 @@ struct Span {
 struct Refusing {
     began: Option<Instant>,
     is_over: bool,
-    /// The expected time of refused tasks: they tell their clients later, which ask again.
+    /// The expected time of refused tasks, which answer their clients later.
     promised: Duration,
     took: Duration,
 }
@@ -137,7 +137,7 @@ impl<T: Entry> Queue<T> {
         self.refusing = Refusing::default();
     }
 
-    /// Gives the last batch to the policy. Batches that admit nobody, or end before their time, count together with the next.
+    /// Reports the last batch to the policy. Batches that admit nothing, or end early, are added to the next.
     fn observe(&mut self, now: Instant) {
         if !self.is_open {
             self.span = Span::default();
@@ -154,7 +154,7 @@ impl<T: Entry> Queue<T> {
         }
     }
 
-    /// Takes out the last waiting entry while more wait than [may](Self::room): it is to be [refused](Self::refuse).
+    /// Removes and returns the last waiting entry while more wait than [allowed](Self::room). It is to be [refused](Self::refuse).
     pub(super) fn pop_excess(&mut self) -> Option<T> {
         while self.here > self.policy.room() {
             let last = self.waiting.pop_back()?;
@@ -166,14 +166,14 @@ impl<T: Entry> Queue<T> {
         None
     }
 
-    /// Ends a batch: all that was ready has gone or waits. `true`: another has to begin after the next look at the sockets.
-    /// Until then tasks that were let go run, or entries still wait or are to be refused.
+    /// Ends a batch: every ready request was admitted or waits. True if another has to begin after the next look at the sockets, because
+    /// admitted tasks have to run, or entries wait or are to be refused.
     pub(super) fn end(&mut self) -> bool {
         self.is_open = self.here > 0 || !self.refused.is_empty() || !self.promised.is_zero();
         self.is_open
     }
 
-    /// Returns the number of the open batch. Between two batches there is none, and no connection has a place.
+    /// Returns the number of the open batch. Between two batches there is none.
     pub(super) fn open(&self) -> Option<u64> {
         self.is_open.then_some(self.number)
     }
@@ -183,7 +183,7 @@ impl<T: Entry> Queue<T> {
         (!self.is_open).then_some(self.number)
     }
 
-    /// Counts a newcomer that goes at once: a batch is open and not full, and nobody waits.
+    /// Counts a newcomer that is admitted at once: a batch is open and not full, and nothing waits.
     pub(super) fn goes_at_once(&mut self, clock: &impl Clock) -> bool {
         let goes = self.is_open && self.here == 0 && self.has_room(clock);
         self.admitted += u32::from(goes);
@@ -212,7 +212,7 @@ impl<T: Entry> Queue<T> {
         {
             let used = clock.cpu().saturating_sub(began) + self.promised;
             if used < self.batch {
-                // The rest of the time was somebody else's.
+                // Other processes used the rest of the time.
                 self.look_at = (now + self.promised + (self.batch - used)).min(end);
                 self.is_full = false;
             }
@@ -220,12 +220,13 @@ impl<T: Entry> Queue<T> {
         !self.is_full
     }
 
-    /// Returns the time when the last connection [went](Self::goes_at_once) or was [let go](Self::pop). Tasks do not count.
+    /// Returns the time when the last connection was [admitted](Self::goes_at_once) or [taken from the queue](Self::pop). Tasks do not
+    /// count.
     pub(super) fn now(&self) -> Instant {
         self.now
     }
 
-    /// Counts a task's request that goes with its connection's first: each would wait by itself.
+    /// Counts a task's request that is admitted together with its connection's first.
     pub(super) fn goes_along(&mut self) {
         self.admitted += 1;
     }
@@ -240,7 +241,7 @@ impl<T: Entry> Queue<T> {
         self.policy.room()
     }
 
-    /// Returns true if as many wait as may: a newcomer is to be [refused](Self::refuse).
+    /// True if as many wait as allowed: a newcomer is to be [refused](Self::refuse).
     pub(super) fn is_crowded(&self) -> bool {
         self.here >= self.policy.room()
     }
@@ -265,8 +266,8 @@ impl<T: Entry> Queue<T> {
         self.refused.push_back(Refused { entry, since });
     }
 
-    /// Takes back the next entry to be refused, if it would be answered in time after all: it is to wait again.
-    /// Many that come at once make the first batches so long that the queue seems to have less room than it has.
+    /// Returns the next entry to be refused, if it would be answered in time after all: it has to wait again. Many simultaneous newcomers
+    /// make the first batches so long that the queue seems to have less room than it has.
     pub(super) fn pop_recalled(&mut self) -> Option<T> {
         while self.refused.front().is_some_and(|refused| refused.entry.is_gone()) {
             self.refused.pop_front();
@@ -284,7 +285,7 @@ impl<T: Entry> Queue<T> {
         self.here -= 1;
     }
 
-    /// Takes out the next entry that goes in this batch.
+    /// Removes and returns the next entry that is admitted in this batch.
     pub(super) fn pop(&mut self, clock: &impl Clock) -> Option<T> {
         while self.waiting.front().is_some_and(Entry::is_gone) {
             self.waiting.pop_front();
@@ -305,8 +306,8 @@ impl<T: Entry> Queue<T> {
         self.waiting.pop_front()
     }
 
-    /// Returns true if one more task may go. Tasks share the rest of a batch by their expected time, not by the clock:
-    /// the requests of all that wait were read before any of them could go. By the clock, a batch spent on reading would let nobody go.
+    /// True if one more task may be admitted. Tasks share the rest of a batch by their expected time and not by the clock, because all
+    /// waiting requests were read before any could be admitted: by the clock, a batch spent on reading would admit nothing.
     fn has_room_for_task(&self) -> bool {
         self.admitted == 0 || (self.promised < self.batch && self.bytes < self.bytes_max)
     }

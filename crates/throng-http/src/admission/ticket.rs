@@ -8,11 +8,11 @@ use std::{
     time::Instant,
 };
 
-/// The most requests of one connection that go with its first in a batch, and their bytes.
+/// The most requests of one connection that are admitted with its first in a batch, and their bytes.
 const TOGETHER: (usize, usize) = (31, 64 << 10);
 
-/// A connection's place in a batch: requests that were sent together go together.
-/// If each had to wait for a batch of its own, a loop that is just saturated would make a batch and a commit of every few.
+/// A connection's place in a batch. Requests that were sent together are admitted together. If each had to wait for another batch, a loop
+/// that is just saturated would make a batch and a commit for every few.
 #[derive(Default)]
 pub(crate) struct BatchSlot {
     /// The batch's number; 0 if the connection has no place.
@@ -41,13 +41,13 @@ impl BatchSlot {
         self.now.set(Some(times.now));
     }
 
-    /// Does the same for a request of this many bytes, which goes.
+    /// Does the same for an admitted request of this many bytes.
     pub(super) fn take_for(&self, open: Option<u64>, times: Admitted, bytes: usize, clock: &impl Clock) -> Admitted {
         self.take(open, times);
         self.go(open, bytes, clock).unwrap_or(times)
     }
 
-    /// Lets another request go, if the place is in the open batch and has room for it. The first costs no look at the clock.
+    /// Admits another request, if the place is in the open batch and has room for it. The first one needs no look at the clock.
     pub(super) fn go(&self, open: Option<u64>, bytes: usize, clock: &impl Clock) -> Option<Admitted> {
         let (requests, room) = self.left.get();
         if open != Some(self.batch.get()) || requests == 0 || bytes > room {
@@ -78,7 +78,7 @@ pub(crate) enum Reason {
 }
 
 pub(super) enum Waiter {
-    /// A connection of which nothing is read, by its key.
+    /// A connection that is not read while it waits, by its key.
     Connection(usize),
     /// A task with a request.
     Task(RefCell<Option<Waker>>),

@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A wait shorter than this was none: what it found may have come at any time since the last look.
+/// The shortest wait that counts: after a shorter one, arrivals may date from any time since the last look.
 const WAITED: Duration = Duration::from_micros(100);
 
-/// The times of a loop's waits for its sockets. The hooks of its runtime write them, and its admission writes and reads them,
-/// all on one thread.
-/// Other threads read only how long the loop has waited.
+/// The times for which a loop waits for its sockets. The hooks of its runtime write them, and its admission writes and reads them, all on
+/// one thread. Other threads read only the total wait.
 pub(crate) struct WaitTimes {
     epoch: Instant,
     /// The start of the current wait; 0 while the loop does not wait.
@@ -19,7 +18,7 @@ pub(crate) struct WaitTimes {
     waited_nanos: AtomicU64,
     /// The end of the last wait, however short.
     looked_nanos: AtomicU64,
-    /// The earliest arrival of what is ready now; never less than before.
+    /// The earliest possible arrival of what is ready now. It never decreases.
     since_nanos: AtomicU64,
 }
 
@@ -45,7 +44,7 @@ impl WaitTimes {
         self.parked_nanos.store(self.nanos(now).max(1), Ordering::Relaxed);
     }
 
-    /// Notes that the loop goes on.
+    /// Notes that the loop continues.
     pub(crate) fn wakes(&self, now: Instant) {
         let now = self.nanos(now);
         let waited = now.saturating_sub(self.parked_nanos.load(Ordering::Relaxed));
@@ -68,8 +67,8 @@ impl WaitTimes {
         self.since_nanos.store(since.max(nanos), Ordering::Relaxed);
     }
 
-    /// Returns how long the loop has waited for its sockets so far.
-    /// Other threads may see a wait twice or not at all while it ends.
+    /// Returns the total time for which the loop has waited for its sockets. Other threads may see a wait twice or not at all while it
+    /// ends.
     pub(crate) fn waited(&self) -> Duration {
         let parked = self.parked_nanos.load(Ordering::Relaxed);
         let waits = if parked == 0 {
@@ -80,7 +79,7 @@ impl WaitTimes {
         Duration::from_nanos(self.waited_nanos.load(Ordering::Relaxed) + waits)
     }
 
-    /// The earliest arrival of what is ready now: the end of the last wait, of the one before if that was none, or a later look.
+    /// Returns the earliest possible arrival of what is ready now: the end of the last wait that counts, or a later look.
     pub(crate) fn since(&self) -> Instant {
         self.epoch + Duration::from_nanos(self.since_nanos.load(Ordering::Relaxed))
     }

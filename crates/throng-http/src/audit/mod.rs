@@ -1,4 +1,4 @@
-//! The audit: each action of administration is recorded before it is done, and its end after it.
+//! The audit: each action of administration is recorded before it is executed, and its end after it.
 
 mod entity;
 
@@ -19,16 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a field's value that are kept.
 const FIELD_BYTES_MAX: usize = 1_024;
 
-/// An action whose beginning is recorded.
+/// An action whose beginning was recorded.
 pub(crate) struct Entry {
-    /// `None`: there is no audit, or it could not be written.
+    /// The entry's number; `None`: there is no audit, or it could not be written.
     number: Option<u64>,
 }
 
-/// Records that somebody asks for an action. An engine without the kind has no audit.
+/// Records the request for an action. An engine without the kind has no audit.
 ///
-/// An action is done also where its entry cannot be written, with an ERROR in the log: an engine that is full takes no entry, and an operator has to
-/// be able to delete what fills it.
+/// If the entry cannot be written, an ERROR is logged and the action is executed nevertheless: a full engine accepts no entry, but an
+/// operator must be able to delete what fills it.
 pub(crate) async fn begin(
     server: &Server,
     connection: &Connection,

@@ -1,7 +1,7 @@
-//! The memory that requests are read into and answers are written into: the loop's, not a connection's.
+//! Buffers for reading requests and writing answers. They belong to the loop, not to a connection.
 //!
-//! A connection that waits has no buffer, so that an idle one costs none.
-//! A busy connection works in the buffer that the one before it used a moment ago, which is still in the processor's cache.
+//! A waiting connection has no buffer, so that an idle one costs none. A busy connection uses the buffer that another one has just used,
+//! which is still in the processor's cache.
 
 use std::{
     cell::RefCell,
@@ -12,10 +12,10 @@ use std::{
 pub(crate) const BUFFER_BYTES: usize = 4 << 10;
 /// A buffer that has grown beyond this is not kept.
 pub(crate) const KEPT_BYTES: usize = 16 << 10;
-/// Buffers kept at most; a loop needs more than a few only while requests come in pieces or commands wait.
+/// The most unused buffers. A loop needs more than a few only while requests arrive in pieces or commands wait.
 const KEPT_MAX: usize = 16;
 
-/// A loop's buffers that nobody uses.
+/// A loop's unused buffers.
 #[derive(Default)]
 pub(crate) struct Buffers(RefCell<Vec<Vec<u8>>>);
 
@@ -28,7 +28,7 @@ impl Buffers {
         }
     }
 
-    /// Takes one back, empty.
+    /// Takes a buffer back and empties it.
     pub(crate) fn take_back(&self, buffer: &mut Vec<u8>) {
         let mut buffer = std::mem::take(buffer);
         let mut kept = self.0.borrow_mut();
@@ -39,7 +39,7 @@ impl Buffers {
     }
 }
 
-/// The received bytes of a connection that are not consumed yet.
+/// The received bytes of a connection that were not consumed yet.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) bytes: Vec<u8>,

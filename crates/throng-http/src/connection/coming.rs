@@ -1,4 +1,4 @@
-//! A body that comes, and an answer that goes, in their client's time.
+//! Request bodies that arrive, and answers that leave, at their client's speed.
 
 use super::{
     Connection,
@@ -11,7 +11,7 @@ use std::{
     task::Waker,
 };
 
-/// A body that comes. Only one that has to be waited for is known to its connection.
+/// A body that arrives. Its connection knows only of one that has to be waited for.
 pub(crate) struct Coming<C: Deref<Target = Connection>> {
     connection: C,
     body: Option<Rc<Body>>,
@@ -27,7 +27,7 @@ impl<C: Deref<Target = Connection>> Coming<C> {
         }
     }
 
-    /// More of it has come.
+    /// Notes that more of it has arrived.
     pub(crate) fn came(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         if let Some(body) = &self.body {
@@ -35,7 +35,7 @@ impl<C: Deref<Target = Connection>> Coming<C> {
         }
     }
 
-    /// More of it has to come; `false` if it has taken too long already.
+    /// Waits for more of it; `false` if it has taken too long already.
     pub(crate) fn waits(&mut self, waker: &Waker) -> bool {
         let connection = &*self.connection;
         let body = self.body.get_or_insert_with(|| {
@@ -65,7 +65,7 @@ impl<C: Deref<Target = Connection>> Drop for Coming<C> {
     }
 }
 
-/// An answer that goes, known to its connection until this is dropped.
+/// An answer that leaves. Its connection knows of it until this is dropped.
 pub(crate) struct Going {
     connection: Rc<Connection>,
     answer: Rc<TakenAnswer>,
@@ -82,13 +82,13 @@ impl Going {
         Self { connection, answer }
     }
 
-    /// Counts a piece that was given. The next one is asked for once the client has taken all before.
+    /// Counts a piece that was passed on. The next one is requested once the client has taken all before it.
     pub(crate) fn given(&self, bytes: usize) {
         self.answer.taken.add(bytes);
         self.answer.given.set(Some(self.connection.now()));
     }
 
-    /// The next piece is asked for.
+    /// Notes that the next piece is requested.
     pub(crate) fn asked(&self) {
         if self.answer.given.take().is_some() {
             self.connection.waits().taken.set(self.connection.now());

@@ -1,5 +1,5 @@
-//! The end of a connection whose client may still send: closing it then would reset it, and take from the client the answers that
-//! are on their way.
+//! The end of a connection whose client may still send. Closing it at once would reset it, and the client would lose answers that are on
+//! their way.
 
 use super::stream::Stream;
 use std::{
@@ -9,19 +9,19 @@ use std::{
 };
 use tokio::time::Sleep;
 
-/// Bytes that are passed over at most.
+/// The most bytes that are discarded.
 const BYTES_MAX: usize = 16 << 20;
 /// The most bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 
-/// Says that nothing more comes, and passes over what the client sends until it has said so, too, or for a while.
+/// Announces the end, and discards what the client sends until it ends, too, or for a while.
 pub(crate) struct Linger {
     until: Pin<Box<Sleep>>,
     left: usize,
 }
 
 impl Linger {
-    /// `None` if there is nobody any more.
+    /// Begins; `None` if the client has gone already.
     pub(crate) fn begin(stream: &mut Stream, wait: Duration) -> Option<Self> {
         stream.finish().ok()?;
         Some(Self {
@@ -48,7 +48,7 @@ impl Linger {
     }
 }
 
-/// The same as one wait.
+/// Does the same as a single future.
 pub(crate) async fn linger(stream: &mut Stream, wait: Duration) {
     if let Some(mut linger) = Linger::begin(stream, wait) {
         std::future::poll_fn(|context| linger.poll(stream, context)).await;

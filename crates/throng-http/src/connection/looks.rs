@@ -1,4 +1,4 @@
-//! When the loop last looked at its sockets, while it is busy with bytes that are no request yet.
+//! The time of the loop's last look at its sockets, while it handles bytes that are no complete request.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,7 +14,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Somebody has read what is no request yet.
+    /// Asks for the time of the next look, after bytes were read that are no complete request.
     pub(crate) fn ask(&self) {
         if !self.is_asked.replace(true)
             && let Some(waker) = &*self.waker.borrow()

@@ -1,4 +1,4 @@
-//! The state that a loop keeps of one connection: its current activity, and since when.
+//! A loop's state of one connection: its current activity, and since when.
 
 mod buffers;
 mod coming;
@@ -38,7 +38,7 @@ use waits::{Taken, Untaken, Waits};
 /// The listener that accepted a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptedBy {
-    /// The listener is the one for administration.
+    /// True for the listener for administration.
     pub(crate) is_admin: bool,
     /// Only programs of this machine reach that listener.
     pub(crate) is_loopback: bool,
@@ -55,8 +55,8 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// Returns the client that an address counts for: an IPv4 address itself, or the /64 network of an IPv6 address.
-/// All loopback addresses are one client.
+/// Returns the client that an address counts as: an IPv4 address itself, or the /64 network of an IPv6 address. All loopback addresses are
+/// one client.
 pub(crate) fn client_at(address: IpAddr) -> Client {
     match address.to_canonical() {
         address if address.is_loopback() => admission::LOCAL,
@@ -64,7 +64,7 @@ pub(crate) fn client_at(address: IpAddr) -> Client {
     }
 }
 
-/// Does the same for an address that a trusted header names. The result is never this machine itself.
+/// Does the same for an address in a trusted header. The result is never this machine itself.
 pub(crate) fn client_named(address: IpAddr) -> Client {
     let client: Client = match address.to_canonical() {
         IpAddr::V4(address) => address.to_bits().into(),
@@ -73,54 +73,54 @@ pub(crate) fn client_named(address: IpAddr) -> Client {
     client.max(admission::LOCAL + 1)
 }
 
-/// The state of one connection. Times are ticks of its loop: a request reads no clock.
+/// The state of one connection. Times are ticks of its loop, so that a request reads no clock.
 pub(crate) struct Connection {
     ticks: Rc<Ticks>,
     looks: Rc<Looks>,
-    /// The last time bytes came or went.
+    /// The last time bytes arrived or left.
     moved: Cell<u32>,
-    /// The first byte of a head has come, and no request yet.
+    /// The time of the first byte of a head, until there is a complete request.
     head_since: Cell<Option<u32>>,
     /// Bodies and answers that take their clients' time.
     waits: Waits,
-    /// The client takes nothing.
+    /// The time since when the client takes nothing.
     blocked_since: Cell<Option<u32>>,
     /// Bytes waited for the client since the last sweep.
     has_blocked: Cell<bool>,
-    /// Bytes that the client takes of those that wait for it.
+    /// The bytes that the client takes of those that wait for it.
     taken: Taken,
     requests: Cell<u32>,
-    /// A response was made of which nothing is written yet.
+    /// True while a response exists of which nothing is written yet.
     owes: Cell<bool>,
     is_http2: Cell<bool>,
     verdict: Cell<Verdict>,
-    /// The first sweep that found it idle after it was told to finish.
+    /// The first sweep that found it idle after it was asked to finish.
     finishes_since: Cell<Option<u32>>,
     waker: RefCell<Option<Waker>>,
     /// The client that its requests count for.
     client: Cell<Client>,
     /// Its place in the loop's current batch.
     pub(crate) place: BatchSlot,
-    /// Once its response has gone, it is a WebSocket's.
+    /// True if it becomes a WebSocket once its response is sent.
     is_socket: Cell<bool>,
     is_console: Cell<bool>,
-    /// The fast path looks after its WebSocket, and is woken when the client is silent.
+    /// True if the fast path serves its WebSocket, and has to be woken when the client is silent.
     asks_if_silent: Cell<bool>,
     is_silent: Cell<bool>,
     /// The token that opened its WebSocket is no longer accepted.
     is_expired: Cell<bool>,
     /// The progress of the response in an HTTP/1 exchange.
     exchange: Cell<Exchange>,
-    /// A response ended after the connection was told to end: the client has to receive it before the close.
+    /// True if a response ended after the connection was asked to end: the client has to receive it before the close.
     is_owed_its_end: Cell<bool>,
     /// The caller that opened its WebSocket.
     caller: RefCell<Option<Caller>>,
-    /// The token that its WebSocket rests on, if it was opened with one.
+    /// The token with which its WebSocket was opened, if any.
     held: RefCell<Option<ShownCredentials>>,
     /// The caller that its client's TLS certificate names.
     certified: RefCell<Option<Caller>>,
     accepted_by: Cell<AcceptedBy>,
-    /// The first `Host` of its requests that names this service; the others say the same.
+    /// The first `Host` of its requests that names this service. Further equal ones need no check.
     known_host: OnceCell<Box<[u8]>>,
     address: Cell<IpAddr>,
     /// The client may name the origin of its requests in a header.
@@ -132,9 +132,9 @@ pub(crate) struct Connection {
 enum Exchange {
     #[default]
     Answering,
-    /// Its body comes as it happens.
+    /// Its body is made while it is sent.
     Streaming,
-    /// All of it was given to be written.
+    /// All of it was passed to the socket.
     Given,
     /// All of it is written.
     Written,
@@ -207,7 +207,7 @@ impl Connection {
         self.address.set(address.to_canonical());
     }
 
-    /// Takes the address and client that a trusted proxy names for the bytes that follow.
+    /// Sets the address and client that a trusted proxy names for the following bytes.
     pub(crate) fn speaks_for(&self, address: IpAddr, client: Client) {
         self.address.set(address);
         self.client.set(client);
@@ -222,7 +222,7 @@ impl Connection {
         if self.is_http2.get() { "HTTP/2" } else { "HTTP/1.1" }
     }
 
-    /// The `Host` that was found to name this service, if a request came with one.
+    /// Returns the `Host` that was found to name this service, if a request had one.
     pub(crate) fn known_host(&self) -> Option<&[u8]> {
         self.known_host.get().map(|host| &**host)
     }
@@ -236,7 +236,7 @@ impl Connection {
         self.accepted_by.set(accepted_by);
     }
 
-    /// The peer may name the origin of its requests in a header: it is a trusted proxy, or no proxies are configured.
+    /// True if a header may name the client of the peer's requests: the peer is a trusted proxy, or none is configured.
     pub(crate) fn is_believed(&self) -> bool {
         self.is_believed.get()
     }
@@ -260,14 +260,14 @@ impl Connection {
         self.client.get()
     }
 
-    /// The response that is made now makes a WebSocket of it.
+    /// Notes that the response being made turns the connection into a WebSocket.
     pub(crate) fn becomes_socket(&self, caller: Option<Caller>, held: Option<ShownCredentials>) {
         self.is_socket.set(true);
         *self.caller.borrow_mut() = caller;
         *self.held.borrow_mut() = held;
     }
 
-    /// The response that is made now makes a console's socket of it.
+    /// Notes that the response being made turns the connection into a console's socket.
     pub(crate) fn becomes_console(&self, held: Option<ShownCredentials>) {
         self.becomes_socket(None, held);
         self.is_console.set(true);
@@ -288,7 +288,7 @@ impl Connection {
         self.is_silent.set(false);
     }
 
-    /// The WebSocket was silent for too long: its client gets a ping.
+    /// True if the WebSocket was silent for too long, so that its client gets a ping.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent.get()
     }
@@ -317,7 +317,7 @@ impl Connection {
         self.exchange.set(Exchange::Answering);
     }
 
-    /// The response's body comes as it happens: its client's going away ends it.
+    /// Notes that the response's body is made while it is sent. The client's leaving ends it.
     pub(crate) fn streams(&self) {
         self.exchange.set(Exchange::Streaming);
     }
@@ -326,12 +326,12 @@ impl Connection {
         self.exchange.get() == Exchange::Streaming
     }
 
-    /// All of the response was given to be written.
+    /// Notes that all of the response was passed to the socket.
     pub(crate) fn gave(&self) {
         self.exchange.set(Exchange::Given);
     }
 
-    /// All that was given is written.
+    /// Notes that all bytes passed to the socket were written.
     pub(crate) fn flushed(&self) {
         if self.exchange.get() == Exchange::Given {
             self.exchange.set(Exchange::Written);
@@ -343,7 +343,7 @@ impl Connection {
         self.exchange.get() == Exchange::Written
     }
 
-    /// The connection ends with a response, which its client has to receive even if it still sends.
+    /// True if the connection ends with a response that its client has to receive even if it still sends.
     pub(crate) fn is_owed_its_end(&self) -> bool {
         self.verdict.get() == Verdict::Serve || self.is_owed_its_end.get()
     }
@@ -353,14 +353,14 @@ impl Connection {
         InFlight::begin(self, version)
     }
 
-    /// The same, for who says itself when the request [ends](Self::ends).
+    /// Does the same for callers that report the request's [end](Self::ends) themselves.
     pub(crate) fn begins(&self) {
         self.head_since.set(None);
         self.requests.set(self.requests.get() + 1);
         self.finishes_since.set(None);
     }
 
-    /// Waits for a future, unless the connection is to be dropped before.
+    /// Waits for a future, unless the connection is to be dropped first.
     pub(crate) async fn unless_dropped<T>(&self, mut serving: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         poll_fn(|context| {
             self.set_waker(context.waker());
@@ -396,12 +396,12 @@ impl Connection {
         self.ticks.now()
     }
 
-    /// All of an answer has gone, or nobody takes it.
+    /// Notes that all of an answer was sent, or cannot be.
     pub(crate) fn is_answered(&self) {
         self.moved.set(self.ticks.now());
     }
 
-    /// Bytes have come. On HTTP/2 they may be pings, which ask for nothing.
+    /// Notes that bytes have arrived. On HTTP/2 they may be pings, which need no answer.
     pub(crate) fn came(&self) {
         if self.is_http2.get() {
             return;
@@ -412,13 +412,13 @@ impl Connection {
         }
     }
 
-    /// Bytes have come that may be no request, or not yet: the time they take is no other request's age.
+    /// Notes bytes that are no request, or not yet. Their time does not count as the age of another request.
     pub(crate) fn came_in_pieces(&self) {
         self.looks.ask();
         self.came();
     }
 
-    /// Counts bytes that have gone.
+    /// Counts bytes that were sent.
     pub(crate) fn went(&self, bytes: usize) {
         if !self.is_http2.get() {
             self.moved.set(self.ticks.now());
@@ -436,7 +436,7 @@ impl Connection {
         }
     }
 
-    /// No request is in flight, and no response is to be written: what is written now is the parser's own.
+    /// True if no request is in flight, and no response is to be written. What is written now is the parser's own.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.requests.get() == 0 && !self.owes.get() && !self.is_http2.get()
     }
@@ -445,7 +445,7 @@ impl Connection {
         self.verdict.get()
     }
 
-    /// The connection is to end, either after its requests in flight or at once.
+    /// True if the connection is to end, after its requests in flight or at once.
     pub(crate) fn is_ending(&self) -> bool {
         self.verdict.get() != Verdict::Serve
     }
@@ -472,7 +472,7 @@ impl Connection {
         }
     }
 
-    /// Looks whether it has waited too long for its client; the limit by which it ends before it is done.
+    /// Checks whether it has waited too long for its client, and returns the limit by which it ends early.
     pub(crate) fn sweep(&self, bounds: &Bounds) -> Option<Limit> {
         let now = self.ticks.now();
         let longer = |since: Option<u32>, bound: u32| since.is_some_and(|since| now.wrapping_sub(since) > bound);
@@ -510,10 +510,10 @@ impl Connection {
             }
             return;
         }
-        // The client does not react to the end that it was told.
+        // The client does not react to the announced end.
         let since = self.finishes_since.get().unwrap_or(now);
         self.finishes_since.set(Some(since));
-        // Its end waits for a client's answer to a ping, which may never come.
+        // Its end waits for a client's answer to a ping, which may never arrive.
         let bound = match self.is_http2.get() {
             true => bounds.linger.min(bounds.write),
             false => bounds.write,

@@ -19,20 +19,20 @@ use throng::driver::Charge;
 
 /// A connection of a loop, until this is dropped.
 pub(crate) struct OpenConnection {
-    /// No other connection of the loop has or had it.
+    /// A number that no other connection of the loop has or had.
     pub(crate) number: u64,
     pub(crate) connection: Rc<Connection>,
     of: Rc<Connections>,
     _places: Places,
 }
 
-/// The places that a connection takes of those there may be.
+/// The places that a connection takes of the limits.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// The memory of one within the limits.
+    /// The charge for one within the limits.
     memory: Option<Charge>,
     _of_address: Option<Counted>,
-    /// A place of those that are beyond the limits.
+    /// A spare place beyond the limits.
     _spare: Option<Taken>,
 }
 
@@ -59,7 +59,7 @@ impl Places {
 }
 
 impl OpenConnection {
-    /// Ends a connection whose last answer has gone.
+    /// Ends a connection whose last answer was sent.
     pub(crate) async fn linger(self, mut stream: Stream, wait: Duration) {
         self.connection.unless_dropped(pin!(linger(&mut stream, wait))).await;
     }
@@ -119,7 +119,7 @@ impl Connections {
         }
     }
 
-    /// A tick of the clock: looks for connections that wait too long for their clients, and says for what.
+    /// Advances the clock by a tick, and ends connections that wait too long for their clients, with the limit.
     pub(crate) fn sweep(&self, bounds: &Bounds, mut limited: impl FnMut(Limit)) {
         self.ticks.tick();
         let open = self.open.borrow();
@@ -127,7 +127,7 @@ impl Connections {
         limits.for_each(&mut limited);
     }
 
-    /// Calls for ever, whenever the loop has looked at its sockets after bytes came that are no request yet.
+    /// Calls `looked` after each look of the loop at its sockets that follows bytes which are no complete request. Never ends.
     pub(crate) async fn watch_looks(&self, looked: impl Fn()) {
         self.looks.watch(looked).await;
     }

@@ -1,9 +1,8 @@
 //! A connection's socket: plain, or under TLS.
 //!
-//! The fast path, hyper and WebSockets read and write here.
-//! A plain socket has no layer between: the fast path reads the kernel's bytes into its own buffer.
-//! Under TLS, a read decrypts everything that has arrived, so the socket alone says if there is more to read.
-//! A write encrypts at once; a bounded part of the result may wait for the client.
+//! The fast path, hyper and WebSockets read and write here. A plain socket has no layer in between: the fast path reads the kernel's bytes
+//! into its own buffer. Under TLS, a read decrypts everything that has arrived, so that only the socket knows whether there is more. A
+//! write encrypts at once; a bounded part of the result may wait for the client.
 
 use rustix::{
     buffer::spare_capacity,
@@ -25,11 +24,11 @@ use tokio::{
     net::TcpStream,
 };
 
-/// The most bytes of one read under TLS: a whole record.
+/// The most bytes of one read under TLS: a complete record.
 const RECORD_BYTES: usize = 18 << 10;
 
 thread_local! {
-    /// The received bytes before they are decrypted. The buffer is the loop's, not a connection's.
+    /// The received bytes before their decryption. The buffer belongs to the loop.
     static ENCRYPTED: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(RECORD_BYTES));
 }
 
@@ -40,14 +39,14 @@ pub(crate) struct Stream {
 
 struct Tls {
     session: ServerConnection,
-    /// Decrypted, and not taken yet by one that reads into a buffer of its own.
+    /// Decrypted bytes that a reader with its own buffer has not taken yet.
     came: Vec<u8>,
     taken: usize,
 }
 
 /// The outcome of an attempt to read.
 pub(crate) struct Received {
-    /// The number of bytes; 0 at the end of the stream, `None` if nothing was there.
+    /// The number of bytes; 0 at the end of the stream, `None` if there was nothing.
     pub(crate) count: Option<usize>,
     pub(crate) tried: io::Result<()>,
 }
@@ -88,7 +87,7 @@ impl Stream {
             match (received.count, received.tried) {
                 (Some(0), _) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 (None, Err(error)) if !is_passing(&error) => {
-                    // The client is told why, if it still listens.
+                    // The client gets the reason, if it still listens.
                     let _ = self.flush_now();
                     return Poll::Ready(Err(error));
                 }
@@ -97,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// Takes the decrypted bytes that nobody has read: after the handshake, the beginning of the first request.
+    /// Returns the decrypted bytes that were not read: after the handshake, the beginning of the first request.
     pub(crate) fn take_came(&mut self) -> Vec<u8> {
         self.tls.as_mut().map_or_else(Vec::new, |tls| {
             tls.came.drain(..std::mem::take(&mut tls.taken));
@@ -109,7 +108,7 @@ impl Stream {
         self.tls.is_some()
     }
 
-    /// The client's certificate, and those up to one that is known.
+    /// Returns the client's certificate chain.
     pub(crate) fn certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
         self.tls.as_ref()?.session.peer_certificates()
     }
@@ -118,7 +117,7 @@ impl Stream {
         self.socket.poll_read_ready(context)
     }
 
-    /// The first bytes that have come and were not read, without reading them; of TLS nobody knows them.
+    /// Copies the first received bytes without consuming them. Under TLS they are unknown.
     pub(crate) fn peek(&self, first: &mut [u8]) -> usize {
         match self.tls {
             None => recv(&self.socket, first, RecvFlags::PEEK).map_or(0, |(_, count)| count),
@@ -126,7 +125,7 @@ impl Stream {
         }
     }
 
-    /// Reads what is there: of a plain socket as much as there is room for, of TLS all of it.
+    /// Reads what is there: from a plain socket as much as there is room for, under TLS all of it.
     pub(crate) fn try_read(&mut self, bytes: &mut Vec<u8>) -> Received {
         if self.tls.is_some() {
             return self.try_decrypt(bytes);
@@ -175,7 +174,7 @@ impl Stream {
         }
     }
 
-    /// Sends bytes that nothing else waits before, as many as go at once.
+    /// Sends as many bytes as possible at once. Nothing else must be waiting before them.
     pub(crate) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.tls {
             None => Ok(send(&self.socket, bytes, SendFlags::NOSIGNAL)?),
@@ -183,7 +182,7 @@ impl Stream {
         }
     }
 
-    /// Encrypts as many bytes as may wait, and sends what goes.
+    /// Encrypts as many bytes as may wait, and sends what is possible.
     fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return Ok(0) };
         let count = tls.session.writer().write(bytes)?;
@@ -196,7 +195,7 @@ impl Stream {
         self.tls.as_ref().is_some_and(|tls| tls.session.wants_write())
     }
 
-    /// Sends what was encrypted, as far as it goes; whether that was all.
+    /// Sends encrypted bytes as far as possible; returns true if that was all.
     fn flush_now(&mut self) -> io::Result<bool> {
         let Self { socket, tls } = self;
         let Some(tls) = tls else { return Ok(true) };
@@ -214,7 +213,7 @@ impl Stream {
     /// Writes some of these bytes, once there is room.
     pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.tls.is_some() {
-            // Bytes that were encrypted before go first.
+            // Bytes encrypted earlier have to be sent first.
             ready!(self.poll_flushed(context))?;
             return Poll::Ready(self.encrypt(bytes));
         }
@@ -230,7 +229,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more comes.
+    /// Announces the end of the sent bytes.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         if let Some(tls) = &mut self.tls {
             tls.session.send_close_notify();
@@ -239,12 +238,12 @@ impl Stream {
         SockRef::from(&self.socket).shutdown(Shutdown::Write)
     }
 
-    /// Reads bytes that nobody looks at, encrypted or not.
+    /// Reads and discards bytes, encrypted or not.
     pub(crate) fn pass_over(&self, bytes: &mut [u8]) -> io::Result<usize> {
         self.socket.try_read(bytes)
     }
 
-    /// Ready when nothing that was encrypted waits any more.
+    /// Is ready once no encrypted bytes wait.
     pub(crate) fn poll_flushed(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.flush_now() {
@@ -257,7 +256,7 @@ impl Stream {
 }
 
 impl Drop for Stream {
-    /// Under TLS an end that is not announced may be somebody else's doing.
+    /// Announces the end: under TLS an unannounced end may be an attack.
     fn drop(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.session.send_close_notify();
@@ -267,7 +266,7 @@ impl Drop for Stream {
 }
 
 impl Tls {
-    /// Decrypts what has come, all of it.
+    /// Decrypts everything that has arrived.
     fn decrypt(&mut self, mut encrypted: &[u8], bytes: &mut Vec<u8>, is_end: &mut bool) -> io::Result<()> {
         while !encrypted.is_empty() {
             self.session.read_tls(&mut encrypted)?;
@@ -308,7 +307,7 @@ impl io::Write for Sender<'_> {
     }
 }
 
-/// Fewer bytes than there is room for were all: the next read would find none.
+/// Fewer bytes than there was room for are all there were: the next read would find none.
 fn read_all(count: usize, room: usize) -> io::Result<()> {
     if count > 0 && count < room {
         Err(io::ErrorKind::WouldBlock.into())

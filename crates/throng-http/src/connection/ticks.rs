@@ -5,7 +5,7 @@ use std::{cell::Cell, time::Duration};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Counts sweeps: a clock that costs a connection nothing to read.
+/// The number of sweeps: a clock that costs a connection nothing to read.
 #[derive(Default)]
 pub(crate) struct Ticks(Cell<u32>);
 
@@ -25,15 +25,15 @@ pub(crate) struct Bounds {
     pub(crate) header: u32,
     pub(crate) body: u32,
     pub(crate) write: u32,
-    /// Bounds an HTTP/2 connection that was told its end and asks for nothing more.
+    /// The time that an HTTP/2 connection gets after its announced end if it sends no more requests.
     pub(crate) linger: u32,
     /// The time that a WebSocket may be silent before its client is pinged.
     pub(crate) silence: u32,
-    /// A body may come as slowly as it likes for this long.
+    /// The time for which a body may be arbitrarily slow.
     pub(crate) body_grace: u32,
     /// And this fast, on average, from then on.
     pub(crate) body_bytes_a_tick: u64,
-    /// A client takes so much, on average, of what waits for it.
+    /// The bytes that a client has to take, on average, of what waits for it.
     pub(crate) write_bytes_a_tick: u64,
 }
 
@@ -55,7 +55,7 @@ impl Bounds {
         }
     }
 
-    /// Returns true if a body with this many bytes after this many ticks is late.
+    /// True if a body with this many bytes after this many ticks is late.
     pub(crate) fn is_late(&self, ticks: u32, bytes: u64) -> bool {
         ticks > self.body || ticks > self.body_grace && bytes < self.body_bytes_a_tick * u64::from(ticks)
     }

@@ -1,4 +1,4 @@
-//! The waits of a connection for its client: request bodies that arrive, answers that leave. HTTP/2 may have several of each.
+//! The waits of a connection for its client: for request bodies to arrive, and for answers to leave. HTTP/2 may have several of each.
 
 use super::ticks::Bounds;
 use std::{
@@ -14,7 +14,7 @@ tokio::task_local! {
     static STREAM: Rc<OnceCell<AbortHandle>>;
 }
 
-/// Spawns the task of an HTTP/2 stream. The stream is reset where it is [swept](Waits::sweep) before it is done.
+/// Spawns the task of an HTTP/2 stream. If it is [swept](Waits::sweep) before its end, the stream is reset.
 pub(crate) fn spawn_stream(stream: impl Future<Output: 'static> + 'static) {
     let own = Rc::new(OnceCell::new());
     let task = tokio::task::spawn_local(STREAM.scope(own.clone(), stream));
@@ -30,7 +30,7 @@ pub(super) fn own_stream() -> Option<AbortHandle> {
 pub(crate) struct Waits {
     pub(super) bodies: RefCell<Vec<Rc<Body>>>,
     pub(super) answers: RefCell<Vec<Rc<TakenAnswer>>>,
-    /// The last time when a piece of an answer was taken.
+    /// The last time a piece of an answer was taken.
     pub(super) taken: Cell<u32>,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Untaken {
     All,
 }
 
-/// Bytes that a client takes, counted while others wait for it.
+/// The bytes that a client takes, counted while others wait for it.
 #[derive(Default)]
 pub(super) struct Taken {
     /// Sweeps in a row that found something waiting.
@@ -58,8 +58,8 @@ impl Taken {
         self.bytes.set(self.bytes.get() + bytes as u64);
     }
 
-    /// Counts a sweep that finds something waiting or not. The answers that wait share the least rate among them.
-    /// `true`: over the whole wait that a client has, it took less than its part of that rate.
+    /// Counts a sweep, which finds something waiting or not. The waiting answers share the least rate among them. True if over the client's
+    /// whole wait it took less than its part of that rate.
     pub(super) fn is_too_little(&self, waits: bool, bounds: &Bounds, sharers: usize) -> bool {
         let ticks = self.ticks.get();
         if !waits || ticks == 0 {
@@ -85,9 +85,9 @@ pub(super) struct Body {
     pub(super) waker: RefCell<Option<Waker>>,
 }
 
-/// An answer whose client takes it in its own time.
+/// An answer that the client takes at its own speed.
 pub(super) struct TakenAnswer {
-    /// The time when the last piece was given, until the next one is asked for.
+    /// The time when the last piece was passed on, until the next one is requested.
     pub(super) given: Cell<Option<u32>>,
     pub(super) taken: Taken,
     /// Ends its stream.
@@ -117,7 +117,7 @@ impl Waits {
         self.answers.borrow().is_empty()
     }
 
-    /// Wakes the readers of bodies that are late, and ends the streams of answers of which the client takes too little.
+    /// Wakes the readers of late bodies, and ends the streams of answers of which the client takes too little.
     pub(super) fn sweep(&self, now: u32, bounds: &Bounds) -> Option<Untaken> {
         for body in self.bodies.borrow().iter() {
             let ticks = now.wrapping_sub(body.since);

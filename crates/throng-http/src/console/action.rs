@@ -1,4 +1,4 @@
-//! Actions of an operator: a button of the console, a route of the API.
+//! Operator actions: a button of the console, a route of the API.
 
 use crate::caller::Role;
 use http::Method;
@@ -13,7 +13,7 @@ pub(super) struct Action {
     label: &'static str,
     path: String,
     confirm: Option<Cow<'static, str>>,
-    /// Whoever does it says why: `reason` is added to the path.
+    /// True if the operator has to give a reason: `reason` is added to the path.
     needs_reason: bool,
 }
 
@@ -28,7 +28,7 @@ impl Action {
         }
     }
 
-    /// Shows this to whoever is about to do it.
+    /// Sets the text that the operator confirms.
     pub(super) fn confirm(self, confirm: impl Into<Cow<'static, str>>) -> Self {
         Self {
             confirm: Some(confirm.into()),
@@ -71,7 +71,7 @@ impl Action {
         all
     }
 
-    /// The actions on one that is quarantined: by an operator, or because it cannot be brought back.
+    /// Returns the actions for a quarantined entity: by an operator, or because it cannot be loaded.
     pub(super) fn of_quarantined(of: (&str, &str), by_operator: bool) -> Vec<Self> {
         let label = if by_operator { "Release" } else { "Load again" };
         let release = Self::entity("release", label, "/admin/release", of);
@@ -122,7 +122,7 @@ impl Action {
         resume.into_iter().chain(skip).chain([rebuild]).collect()
     }
 
-    /// Names the event, so that none is skipped but the one a person has looked at.
+    /// Names the event, so that only the event the operator has seen can be skipped.
     fn skip(progress: &Progress, event: EventOffset) -> Self {
         let lost = match progress.is_sink {
             true => "its receiver never gets it",

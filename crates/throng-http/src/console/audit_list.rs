@@ -9,7 +9,7 @@ use crate::{
 use serde_json::{Value, json};
 use throng::{inspect::Inspect, model::Error};
 
-/// Returns a page of the audit's events; the last ones, unless another page is named.
+/// Returns a page of the audit's events; the last ones by default.
 pub(super) async fn audit(shared: &Shared, mut asked: HistoryQuery) -> Answered<Value> {
     if !audit::is_kept(&shared.engine) {
         return Err(Problem::unknown_route("/admin/audit").boxed());
@@ -22,7 +22,7 @@ pub(super) async fn audit(shared: &Shared, mut asked: HistoryQuery) -> Answered<
             .await;
         asked.before = match now {
             Ok(now) => Some(now.seq + 1),
-            // Nobody has done anything yet.
+            // There were no actions yet.
             Err(Error::Unknown { .. }) => return Ok(json!({ "events": [], "next": null, "removed": 0 })),
             Err(error) => return Err(engine_problem(error)),
         };

@@ -8,7 +8,7 @@ use crate::{
 use std::fmt;
 use throng::OperatorDecision;
 
-/// The operator, a person or a program, who acts.
+/// The operator, a person or a program.
 pub(crate) struct By<'a> {
     administrates: Administrates,
     connection: &'a Connection,
@@ -37,7 +37,7 @@ impl fmt::Display for By<'_> {
     }
 }
 
-/// Returns who acts and why. An empty reason is refused, so that every record of an operator action has one.
+/// Returns the decision of an operator. An empty reason is refused, so that every record of an operator action has one.
 pub(crate) fn decision<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<OperatorDecision<'a>> {
     if reason.trim().is_empty() {
         return Err(Problem::malformed("reason is empty; say why, in a sentence.")
@@ -47,7 +47,7 @@ pub(crate) fn decision<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<Operator
     Ok(decision_if_said(by, reason))
 }
 
-/// The decision of a person who need not say why.
+/// Returns the decision of an operator who need not give a reason.
 pub(crate) fn decision_if_said<'a>(by: &'a By<'_>, reason: &'a str) -> OperatorDecision<'a> {
     OperatorDecision {
         by: by.name().into(),

@@ -1,10 +1,10 @@
-//! `GET /admin/cluster/nodes`: all nodes of the cluster, what each does, and what can be done with it.
+//! `GET /admin/cluster/nodes`: all nodes of the cluster, with their states and the possible actions.
 
 use super::action::{Action, encoded};
 use crate::server::Shared;
 use serde_json::Value;
 
-/// The report of the cluster, each node with its figures and its actions; `None`: an engine that is alone.
+/// Returns the report of the cluster, each node with its figures and its actions; `None` without a cluster.
 pub(super) async fn nodes(shared: &Shared) -> Option<Value> {
     let control = shared.console.about.cluster.as_ref()?;
     let (mut report, told) = (control.report(), control.nodes().await);

@@ -1,5 +1,5 @@
-//! The console's view of one entity: its state now and in the past, its events and their causes.
-//! Also operator commands, and a trial of a command.
+//! The console's view of one entity: its present and past states, its events and their causes. Also commands by operators, and trials of
+//! commands.
 
 use super::{action::Action, by::By, map};
 use crate::{
@@ -20,7 +20,7 @@ use throng::{
 
 /// Timers and messages that are shown.
 const SHOWN_MAX: usize = 100;
-/// Under this name commands are asked from the console, where nobody else is known.
+/// The caller's name in commands from the console, if no other is known.
 const CALLER: &str = "console";
 
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ impl Asked {
         })
     }
 
-    /// The fields of an entry of the audit: the body may hold a secret.
+    /// Returns the fields of an entry in the audit, without the body, which may hold a secret.
     pub(super) fn fields(&self, subject: &Subject) -> BTreeMap<String, String> {
         let fields = [("kind", subject.name), ("id", &subject.id), ("command", &self.name)];
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
@@ -205,7 +205,7 @@ pub(super) async fn then(shared: &Shared, subject: &Subject, at: u64) -> Answere
     }))
 }
 
-/// A page of what has happened, with what each event came of.
+/// Returns a page of the history, with the cause of each event.
 pub(super) async fn history(shared: &Shared, subject: &Subject, asked: HistoryQuery) -> Answered<Value> {
     let (engine, limit) = (&shared.engine, query::limit(asked.limit)?);
     let Subject { kind, name, id } = subject;
@@ -225,7 +225,7 @@ pub(super) async fn history(shared: &Shared, subject: &Subject, asked: HistoryQu
         return Ok(json!({ "events": [], "next": null, "removed": 0 }));
     }
     let page = match engine.history(*kind, id, after, limit).await {
-        // The page that ends there is behind the last event.
+        // The page that ends there is after the last event.
         Err(FeedError::Lost(_)) if asked.before.is_some() => History::default(),
         page => page.map_err(follow::problem)?,
     };
@@ -239,7 +239,7 @@ pub(super) async fn history(shared: &Shared, subject: &Subject, asked: HistoryQu
         .map(|(event, provenance)| shown(event, provenance));
     let next = match asked.before {
         None => page.events.last().map(|event| event.seq).filter(|_| page.more),
-        // If older events are kept, the next page further back ends before this one.
+        // If older events are stored, the page before ends before this one.
         Some(_) => page
             .events
             .first()
@@ -305,7 +305,7 @@ pub(super) async fn what_if(shared: &Shared, subject: &Subject, at: Option<u64>,
     let names = &shared.kinds.0[subject.kind];
     let name = match names.command(&asked.name) {
         Some(name) => name,
-        // Nothing is done: it need not be public.
+        // Nothing is executed, so the command need not be public.
         None if names.internal.contains(&asked.name) => &asked.name,
         None => return Err(names.no_command(&asked.name).boxed()),
     };

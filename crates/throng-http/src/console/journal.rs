@@ -1,4 +1,4 @@
-//! The journal and what is built from it: place, room, checkpoints, retention, projections.
+//! The journal and what is built from it: location, room, checkpoints, retention, projections.
 
 use super::{action::Action, entity::micros, overview::durability};
 use crate::{
@@ -16,7 +16,7 @@ use std::{
 use throng::projection::{ProjectionState, Skipped};
 
 const DAY_SECONDS: f64 = 86_400.0;
-/// Later than this the disk is not said to be full.
+/// The most days for which the date of a full disk is predicted.
 const FULL_WITHIN_DAYS: f64 = 3_652.0;
 
 /// Free and all bytes of the file system that a directory is on.

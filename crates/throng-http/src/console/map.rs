@@ -1,4 +1,4 @@
-//! The map: kinds, their entities, families, what is hot; for a handful and for a million.
+//! The map: kinds, entities, families and hot entities; for a handful and for a million.
 
 use crate::{
     problem::{Answered, Problem, engine_problem},
@@ -14,7 +14,7 @@ use throng::{
     journal::Address,
 };
 
-/// Hot entities that are looked at, so that each is marked where it is listed.
+/// The most hot entities that are read, so that each is marked where it is listed.
 const HOT_MAX: usize = 1_000;
 const GROUPS_MAX: usize = 100;
 /// Members that are told of a list that entities are filtered by.
@@ -71,12 +71,12 @@ fn hot_page() -> usize {
     50
 }
 
-/// The rates of entities that were busy lately, by kind and id.
+/// The rates of recently busy entities, by kind and id.
 struct Heat(HashMap<(usize, Box<str>), f64>);
 
 impl Heat {
     async fn of(shared: &Shared) -> Self {
-        // Without an engine nothing is hot.
+        // Without a running engine nothing is hot.
         let hot = shared.engine.hot(HOT_MAX).await.unwrap_or_default();
         let hot = hot.into_iter().map(|hot| {
             let rate = per_second(&hot);
@@ -114,7 +114,7 @@ pub(super) fn shown(shared: &Shared, hot: &[HotEntity], limit: usize) -> Vec<Val
     shown.collect()
 }
 
-/// A kind by its name, also one that has no routes.
+/// Returns a kind by its name, even one without routes.
 pub(crate) fn kind(shared: &Shared, name: &str) -> Answered<usize> {
     shared.engine.kind(name).ok_or_else(|| {
         let names: Vec<&str> = shared.engine.registry().kinds().iter().map(|kind| kind.name).collect();
@@ -122,7 +122,7 @@ pub(crate) fn kind(shared: &Shared, name: &str) -> Answered<usize> {
     })
 }
 
-/// Entities that take no messages now, by their addresses.
+/// Returns entities that take no messages now, by their addresses.
 fn stuck(shared: &Shared) -> Vec<Address> {
     let stuck = shared.engine.stuck().into_iter();
     stuck.map(|entity| entity.address).collect()
@@ -149,7 +149,7 @@ pub(super) async fn hot(shared: &Shared, asked: HotQuery) -> Answered<Value> {
     let of = asked.kind.as_deref().map(|name| kind(shared, name)).transpose()?;
     let mut hot = shared.engine.hot(HOT_MAX).await.map_err(engine_problem)?;
     hot.retain(|hot| of.is_none_or(|of| hot.kind == of));
-    // The sum of nothing is -0.0.
+    // An empty sum is -0.0.
     let all = hot.iter().map(per_second).sum::<f64>() + 0.0;
     let mut shown = shown(shared, &hot, limit);
     for hot in &mut shown {
@@ -170,7 +170,7 @@ pub(super) async fn shards(shared: &Shared) -> Answered<Value> {
     Ok(json!({ "shards": shards.collect::<Vec<_>>() }))
 }
 
-/// The entities of a kind that begin with a prefix, after an id, in order.
+/// Returns the entities of a kind with a prefix, after an id, in order.
 async fn beginning(
     shared: &Shared,
     kind: usize,
@@ -242,7 +242,7 @@ fn named(address: &(String, String)) -> Value {
     json!({ "kind": address.0, "id": address.1 })
 }
 
-/// Describes these entities, each of a kind, with its last event where that is known.
+/// Describes these entities, each with its last event if known.
 async fn nodes(shared: &Shared, of: &[(usize, &str, Option<u64>)]) -> Answered<Vec<Value>> {
     let engine = &shared.engine;
     let asked: Vec<(usize, &str)> = of.iter().map(|(kind, id, _)| (*kind, *id)).collect();
@@ -342,7 +342,7 @@ pub(super) async fn groups(shared: &Shared, name: &str, asked: GroupsQuery) -> A
             at = Some(first.into());
             continue;
         };
-        // A single id is one step, and so are all ids with the same next letter.
+        // A single id takes one step, and so do all ids with the same next letter.
         let group = format!("{prefix}{letter}");
         let two = beginning(shared, kind, &group, None, 2).await?;
         let is_leaf = two.len() == 1;
@@ -377,7 +377,7 @@ pub(super) async fn children(shared: &Shared, of: (usize, &str), asked: PageQuer
         .inspect(of.0, of.1, wanted)
         .await
         .map_err(engine_problem)?;
-    // An entity whose kind this program was not given cannot be looked at.
+    // An entity whose kind this program lacks cannot be shown.
     let known = found.children_page.iter();
     let known = known.filter_map(|(kind, id)| Some((shared.engine.kind(kind)?, id.as_str(), None)));
     let children = nodes(shared, &known.collect::<Vec<_>>()).await?;

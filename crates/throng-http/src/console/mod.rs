@@ -1,4 +1,4 @@
-//! The console: a page, and the API it is made of, all on the listener for administration. `docs/console-api.md` says what each answer has.
+//! The console: a page and its API, on the listener for administration. `docs/console-api.md` describes each answer.
 
 mod action;
 mod audit_list;
@@ -45,12 +45,12 @@ use tokio::runtime::Runtime;
 pub(crate) const PROTOCOL: &str = "throng.console.v1";
 /// Between two points of the series.
 const POINT_EVERY: Duration = Duration::from_secs(1);
-/// Points between two looks at what is not as it should be.
+/// The number of points between two checks of what is wrong.
 const TROUBLE_EVERY: u32 = 5;
 /// Hot entities that a point has.
 const HOT_MAX: usize = 50;
 
-/// Takes the points of the series, until the gateway is over or gone.
+/// Records the points of the series, until the gateway has ended.
 pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let take = move || {
@@ -59,7 +59,7 @@ pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::i
         let strong = shared.upgrade();
         let mut recorder = strong.and_then(|shared| shared.console.about.directory().map(Recorder::new));
         loop {
-            // The last one asks nothing of an engine that is about to end.
+            // The last point needs nothing of an engine that is about to end.
             let mut take = |is_last: bool| {
                 let Some(strong) = shared.upgrade() else { return false };
                 match is_last {
@@ -74,11 +74,11 @@ pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::i
             if !take(false) {
                 return;
             }
-            // A late point does not move those that follow it, and none is made up for.
+            // A late point does not shift later ones, and missed points are not made up for.
             next = (next + POINT_EVERY).max(Instant::now());
             let left = next.saturating_duration_since(Instant::now());
             if is_over.recv_timeout(left) != Err(mpsc::RecvTimeoutError::Timeout) {
-                // The last, unfinished second is recorded, so that its numbers are seen after a restart, too.
+                // The last, unfinished second is recorded, so that its numbers are shown after a restart, too.
                 take(true);
                 return;
             }
@@ -101,7 +101,7 @@ struct Trouble {
 impl Trouble {
     fn look(&mut self, shared: &Shared, runtime: &Runtime) -> Option<usize> {
         self.left = self.left.saturating_sub(1);
-        // Whoever has mended something sees it gone with the next point.
+        // An operator who has mended something sees the effect at the next point.
         if shared.console.is_changed.swap(false, Ordering::AcqRel) || self.left == 0 {
             self.left = TROUBLE_EVERY;
             let found = runtime.block_on(trouble::trouble(shared)).ok();
@@ -111,7 +111,7 @@ impl Trouble {
     }
 }
 
-/// Takes a point, and tells it to all who watch. The lock is held for numbers only, never while a shard is waited for.
+/// Records a point, and sends it to all watchers. The lock is held for numbers only, never while a shard is awaited.
 fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
     let console = &shared.console;
     let series = || console.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
     let total = trouble.look(shared, runtime);
     let last = series().last();
     if let Some(last) = last {
-        // Without anybody who listens it is dropped.
+        // Without a watcher it is dropped.
         drop(
             console
                 .points
@@ -186,12 +186,12 @@ enum ConsolePath<'a> {
     Cluster,
     Audit,
     ClusterNodes,
-    /// Kind, id, and what of it; the entity itself without.
+    /// Kind, id, and the part of the entity; empty for the entity itself.
     Entity(&'a str, &'a str, &'a str),
 }
 
 impl ConsolePath<'_> {
-    /// The answer is the same whoever asks, and does not follow something that this client has just seen.
+    /// True if the answer is the same for all callers, and need not reflect what this client has just changed.
     fn is_alike(&self) -> bool {
         !matches!(
             self,
@@ -229,7 +229,7 @@ fn place(path: &str) -> Option<ConsolePath<'_>> {
     })
 }
 
-/// The method of a path of the console's API; `None` if it is none of them.
+/// Returns the method of a path of the console's API; `None` if there is no such path.
 pub(crate) fn method(path: &str) -> Option<Method> {
     Some(match place(path)? {
         ConsolePath::Entity(_, _, "command" | "what-if") => Method::POST,
@@ -237,7 +237,7 @@ pub(crate) fn method(path: &str) -> Option<Method> {
     })
 }
 
-/// Answers a path of the console's API, for who may.
+/// Answers a path of the console's API, after access was granted.
 pub(crate) async fn answer(
     server: &Server,
     connection: &Connection,
@@ -248,7 +248,7 @@ pub(crate) async fn answer(
     let shared = server.shared();
     let path = parts.uri.path();
     let place = place(path).ok_or_else(|| Problem::unknown_route(path).boxed())?;
-    // Alone, a console sees what is now.
+    // A single console always gets fresh answers.
     if place.is_alike() && shared.console.sockets.taken() > 1 {
         let asked = parts.uri.path_and_query().map_or(path, |asked| asked.as_str());
         let answer = shared.console.kept.get(asked, look(shared, place, parts)).await?;
@@ -337,7 +337,7 @@ async fn ask(
     shared.console.questions.ask(shared, question).await
 }
 
-/// Answers questions whose answer is the same for everybody.
+/// Answers requests with the same answer for everybody.
 async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> Answered<Bytes> {
     let value = match place {
         ConsolePath::Kind(kind) => {
@@ -381,7 +381,7 @@ async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> An
     Ok(value.to_string().into())
 }
 
-/// Opens a socket, which is served once the answer has gone.
+/// Opens a socket, which is served once the answer was sent.
 fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
     let sockets = &server.shared().console.sockets;
     if sockets.taken() >= sockets.most() {

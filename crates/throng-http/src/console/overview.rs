@@ -1,4 +1,4 @@
-//! `GET /admin/overview`: what is served, by what, since when.
+//! `GET /admin/overview`: the service, its program, and its start.
 
 use super::by::By;
 use crate::{audit, openapi, problem::Answered, server::Shared};
@@ -18,7 +18,7 @@ pub(super) fn durability(durability: Durability) -> &'static str {
     }
 }
 
-/// Seconds whose attempts are counted.
+/// The seconds for which attempts are counted.
 const CALL_SECONDS: u64 = 60;
 
 /// Calls outside, by their workers: those of this process. All that have no outcome are `open`; those that wait in memory are `waiting`.
@@ -89,7 +89,7 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
     }))
 }
 
-/// The nodes of the cluster this is one of.
+/// Returns the nodes of this node's cluster.
 pub(super) fn cluster(shared: &Shared) -> Option<Value> {
     shared.console.about.cluster.as_ref().map(|cluster| cluster.report())
 }

@@ -1,4 +1,4 @@
-//! `/console`: the page, whose files are built by `console/` and stand in the binary, compressed once.
+//! `/console`: the page. Its files are built by `console/` and are part of the binary, compressed once.
 
 use crate::{
     answer::{self, Answer},
@@ -20,7 +20,7 @@ const FILES: [(&str, &[u8]); 4] = [
     ("icons.svg", include_bytes!("../../console/icons.svg")),
 ];
 
-/// A page of this server's own files and nothing else.
+/// Allows only this server's own files.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
@@ -64,7 +64,7 @@ fn media(name: &str) -> &'static str {
     }
 }
 
-/// Returns true if the path is the console's page or one of its files.
+/// True for the path of the console's page or one of its files.
 pub(crate) fn is_page(path: &str) -> bool {
     path == "/console" || path.starts_with("/console/")
 }
@@ -76,7 +76,7 @@ pub(crate) fn answer(parts: &Parts) -> Answered<Response<Answer>> {
     }
     let path = parts.uri.path();
     if path == "/console" {
-        // Its files are named from here on.
+        // The files are named relative to this path.
         let mut response = Response::new(Answer::Whole(None));
         *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
         let location = HeaderValue::from_static("/console/");
@@ -109,7 +109,7 @@ fn sent(page: &Page, parts: &Parts) -> Response<Answer> {
     }
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     headers.insert(header::ETAG, page.tag.clone());
-    // Asked for again each time, and answered 304: a new program has new files.
+    // Requested again each time, and answered with 304: a new program has new files.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

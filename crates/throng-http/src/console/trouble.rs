@@ -17,16 +17,16 @@ use throng::{
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
-/// Entities that are named at most while messages between entities take all their room.
+/// The most entities named while messages between entities fill their memory.
 const CROWDING_MAX: usize = 3;
-/// Dead messages that are counted at most: each is read from the store, once a second while a console shows them.
+/// The most dead messages that are counted: each is read from the store, once a second while a console shows them.
 const DEAD_COUNTED_MAX: usize = 10_000;
-/// A dead message's content of more bytes is not shown among others. An export has it.
+/// The largest content of a dead message that is shown in a list. An export has all.
 const BODY_SHOWN_BYTES_MAX: usize = 2 << 10;
 
 struct Item<'a> {
     r#type: &'static str,
-    /// The entity's kind and id; `None` for what concerns the service.
+    /// The entity's kind and id; `None` if it concerns the service.
     of: Option<(&'a str, &'a str)>,
     what: String,
     reason: String,
@@ -66,7 +66,7 @@ fn query((kind, id): (&str, &str)) -> String {
     format!("kind={}&id={}", encoded(kind), encoded(id))
 }
 
-/// Dead messages to one kind that died of one cause, counted no earlier than the engine's gauges.
+/// Returns the dead messages to one kind with one cause, which were counted with the engine's gauges or later.
 fn dead_group(kind: &str, cause: &str, count: u64) -> Value {
     let path = |action: &str| {
         let (kind, cause) = (encoded(kind), encoded(cause));
@@ -93,7 +93,7 @@ fn shown(DeadContent { message, command }: &DeadContent) -> Value {
     })
 }
 
-/// All of it, and whether there is more than is listed.
+/// The whole list of troubles.
 #[derive(Default)]
 struct Troubles {
     items: Vec<Value>,
@@ -101,7 +101,7 @@ struct Troubles {
     /// Entities of these types, listed or not.
     quarantined: usize,
     stuck: usize,
-    /// Dead messages, and whether there may be more.
+    /// The number of dead messages, and whether there may be more.
     dead: usize,
     dead_more: bool,
 }
@@ -283,7 +283,7 @@ impl Troubles {
     }
 }
 
-/// Why something of this name was refused.
+/// Returns the explanation for refusals of this name.
 fn why(name: &str) -> String {
     match name {
         "overloaded" => "More comes than can be served; clients are told when to try again.".into(),
@@ -296,7 +296,7 @@ fn why(name: &str) -> String {
 pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
     let mut troubles = Troubles::default();
     troubles.parts(shared);
-    // Troubles in the store are not read while the engine is down. That it is down is said above, if it is for more than a moment.
+    // The store is not read while the engine is down. That it is down is listed above, if it lasts longer than a moment.
     let health = shared.engine.health();
     if health.ready && health.position.is_some() {
         let read = async {

@@ -1,4 +1,4 @@
-//! Answers that are the same whoever asks: while several consoles are open each is made once a second at most, and shared.
+//! Answers that are the same for everybody. While several consoles are open, each is made at most once a second, and shared.
 
 use crate::problem::Answered;
 use bytes::Bytes;
@@ -11,11 +11,11 @@ use std::{
 
 /// The greatest age of an answer that is given to another console.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-/// Answers that are kept at most. An answer of more than `BYTES_MAX` is not kept.
+/// The most answers that are kept, each of at most `BYTES_MAX`.
 const ANSWERS_MAX: usize = 32;
 const BYTES_MAX: usize = 1 << 20;
 
-/// When it was made; held while it is made anew, so that those who ask meanwhile get the same.
+/// The time when it was made, and its bytes. Locked while it is made again, so that all who wait get the same.
 type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
 /// Answers by the question.
@@ -23,7 +23,7 @@ type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 pub(crate) struct SharedAnswers(Mutex<HashMap<String, Slot>>);
 
 impl SharedAnswers {
-    /// The answer that is kept, or a new one.
+    /// Returns a recent answer, or makes a new one.
     pub(crate) async fn get(&self, asked: &str, answer: impl Future<Output = Answered<Bytes>>) -> Answered<Bytes> {
         let place = self.place(asked);
         let mut kept = place.lock().await;
@@ -45,7 +45,7 @@ impl SharedAnswers {
         all.entry(asked.to_owned()).or_default().clone()
     }
 
-    /// Forgets all answers, because they are outdated or nobody asks.
+    /// Drops all answers, because they are outdated or no longer needed.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

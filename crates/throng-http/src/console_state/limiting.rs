@@ -9,23 +9,23 @@ pub(crate) struct RecentLoad {
     /// The journal has room for more.
     pub(crate) has_room: bool,
     pub(crate) is_database: bool,
-    /// Commands and queries a second, with those that were refused.
+    /// Commands and queries a second, including refused ones.
     pub(crate) asked: f64,
-    /// The part of the time in which a commit was on its way.
+    /// The part of the time in which a commit was in flight.
     pub(crate) commit_share: f64,
     /// Commands and messages a commit: all but the first have waited.
     pub(crate) batch: f64,
     /// The busiest loop, and the part of the time it did not wait.
     pub(crate) busiest: (usize, f64),
-    /// The part of the memory that waits for the store; at a half commands are refused.
+    /// The part of the memory that waits for the store. From a half on, commands are refused.
     pub(crate) pending_share: f64,
     /// The part of the memory that entities take.
     pub(crate) entity_share: f64,
     /// Entities brought back, a second.
     pub(crate) loads: f64,
-    /// Commands that waited since their entity had had its share of the turn, a second.
+    /// Commands a second that waited because their entity had used its share of the batch.
     pub(crate) deferred: f64,
-    /// The hottest entity, and its part of all that is asked.
+    /// The hottest entity, and its part of all executions.
     pub(crate) hottest: Option<(String, f64)>,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Limiting {
     pub(crate) share: Option<f64>,
 }
 
-/// Above this the store, or the memory, is what others wait for.
+/// The share above which the store or the memory counts as the bottleneck.
 const FULL: f64 = 0.9;
 /// Above this a loop has no time left to speak of.
 const BUSY: f64 = 0.8;
-/// Commands a commit from which on commands wait for the commit before theirs. Only a wait is a limit.
+/// The number of commands a commit from which on commands wait for the commit before theirs. Only a wait is a limit.
 const BATCH_WAITING: f64 = 2.0;
-/// The share of commands and queries that a cause must affect to be noticed.
+/// The share of commands and queries that a cause must affect to be reported.
 const NOTICED: f64 = 0.05;
 
 impl RecentLoad {
@@ -95,7 +95,7 @@ impl RecentLoad {
             );
             return told("memory", None, Some(self.entity_share), sentence);
         }
-        // A sync may be a loop's own work: then it is the sync that takes the time.
+        // A sync may be a loop's own work; then the sync takes the time.
         let is_always_writing = self.commit_share >= FULL || (busy >= BUSY && self.commit_share >= busy / 2.0);
         if is_always_writing && self.batch >= BATCH_WAITING {
             let part = percent(self.commit_share);

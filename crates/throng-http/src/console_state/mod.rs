@@ -53,7 +53,7 @@ const SUMMED_UP: [&str; 7] = [
     "refused",
 ];
 
-/// A point in short: what a console shows of a node beside others.
+/// Returns the summary of a point: what a console shows of a node beside others.
 fn summary(mut last: Map<String, Value>) -> Value {
     let series = SUMMED_UP.map(|name| (name.to_owned(), last["series"][name].take()));
     let loops = last["loops"].as_object().into_iter().flat_map(Map::values);
@@ -64,7 +64,7 @@ fn summary(mut last: Map<String, Value>) -> Value {
     })
 }
 
-/// State that the console's parts share, one a gateway.
+/// The state that the console's parts share, one for each gateway.
 pub(crate) struct Console {
     pub(crate) series: Mutex<Series>,
     pub(crate) passes: Mutex<Vec<Arc<WaitTimes>>>,
@@ -76,7 +76,7 @@ pub(crate) struct Console {
     pub(crate) kept: SharedAnswers,
     pub(crate) questions: Questions,
     pub(crate) started: SystemTime,
-    /// Set by an operator's action, until the series has looked at what is not as it should be.
+    /// Set by an operator action; cleared when the series next checks what is wrong.
     pub(crate) is_changed: AtomicBool,
     pub(crate) about: About,
 }
@@ -88,22 +88,22 @@ pub(crate) struct About {
     pub(crate) version: String,
     /// The journal's type (`directory`, `postgresql`, `memory`), and its place in words for people.
     pub(crate) place: Option<(&'static str, String)>,
-    /// The most loops there may be.
+    /// The most loops.
     pub(crate) loops_max: usize,
-    /// The nodes of the cluster and what they own, as this node sees them; `None` without a cluster.
+    /// The nodes of the cluster with their shards, as this node sees them; `None` without a cluster.
     pub(crate) cluster: Option<Box<dyn Cluster>>,
-    /// The URL for clients, as far as it is known.
+    /// The URL for clients, if known.
     pub(crate) url: String,
-    /// The owners of all shards, for clients that are told them.
+    /// Returns the owners of all shards, if clients get them.
     pub(crate) owners: Option<OwnersReport>,
-    /// Names a shard's owner in answers about one entity, for clients that are told it.
+    /// Returns a shard's owner for answers about one entity, if clients get it.
     pub(crate) owner: Option<OwnerOf>,
 }
 
-/// Says who owns the shards of a cluster; `null` as long as that is not known.
+/// Returns the owners of a cluster's shards; `null` if they are not known yet.
 pub(crate) type OwnersReport = Box<dyn Fn() -> Value + Send + Sync>;
 
-/// Returns the URL of a shard's owner; `None` as long as that is not known.
+/// Returns the URL of a shard's owner; `None` if it is not known yet.
 pub(crate) type OwnerOf = Box<dyn Fn(ShardId) -> Option<String> + Send + Sync>;
 
 impl Console {
@@ -126,13 +126,13 @@ impl Console {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
     }
 
-    /// The newest point in short; `null` before the first.
+    /// Returns the newest point's summary; `null` before the first.
     pub(crate) fn now(&self) -> Value {
         let last = self.series.lock().unwrap_or_else(PoisonError::into_inner).last();
         last.map_or(Value::Null, summary)
     }
 
-    /// An operator changed something: who did it sees that at once.
+    /// Notes an operator's change, so that the operator sees its effect at once.
     pub(crate) fn changed(&self) {
         self.kept.clear();
         self.is_changed.store(true, Ordering::Release);
@@ -144,7 +144,7 @@ impl Console {
 }
 
 impl About {
-    /// The directory of the journal, if it is in one.
+    /// Returns the directory of the journal, if it is in one.
     pub(crate) fn directory(&self) -> Option<&str> {
         let (medium, place) = self.place.as_ref()?;
         (*medium == "directory").then_some(place)

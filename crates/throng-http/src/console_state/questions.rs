@@ -1,4 +1,4 @@
-//! Long questions of administration. Each is answered on a thread of its own, so that no caller of the service waits for it.
+//! Long requests of administration. A thread of its own answers each, so that no other caller waits for it.
 
 use crate::{
     places::Places,
@@ -16,10 +16,10 @@ use tokio::{
 const AT_ONCE: usize = 2;
 /// Questions that are answered or wait.
 const PLACES: usize = 32;
-/// When an operator whose question found no place may come back.
+/// The pause suggested to an operator whose request found no place.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The places for long questions, one a gateway.
+/// The places for long requests, one set for each gateway.
 pub(crate) struct Questions {
     places: Places,
     turns: Arc<Semaphore>,
@@ -40,7 +40,7 @@ fn overloaded() -> Box<Problem> {
 }
 
 impl Questions {
-    /// Answers a question beside the loop that was asked. Its thread goes on where its client goes away, and keeps its place until then.
+    /// Answers a request on another thread. If the client leaves, the thread continues, and keeps its place until its end.
     pub(crate) async fn ask<S: Send + Sync + 'static>(
         &self,
         shared: &Arc<S>,
@@ -57,7 +57,7 @@ impl Questions {
                 Ok(runtime) => runtime.block_on(question(&shared)),
                 Err(_) => Err(overloaded()),
             };
-            // Without a client nobody is told.
+            // The client may have left.
             drop(tell.send(answered.map(|value| value.to_string().into())));
         };
         let started = thread::Builder::new().name("throng-http-question".into()).spawn(answer);

@@ -1,5 +1,5 @@
-//! The points of the series in a file beside the journal: what began anew shows what its console showed before. The file is for looking at and
-//! for nothing else: where it cannot be written or read, the curves begin with the start.
+//! The points of the series in a file beside the journal, so that a restarted service shows earlier ones. The file serves no other purpose:
+//! if it cannot be written or read, the curves begin with the start.
 //!
 //! ```text
 //! {"names":[["series","commands"],…]}    the names of the values
@@ -17,11 +17,11 @@ use std::{
 };
 
 const FILE_NAME: &str = "console-series";
-/// Points that are written together: a kill loses some of them.
+/// The number of points written together. A kill loses some of them.
 const WRITTEN_TOGETHER: usize = 5;
-/// The file is written anew, without what is too old, once it has so many points.
+/// The number of points from which on the file is rewritten without old ones.
 const WRITTEN_MAX: usize = 2 * POINTS_MAX;
-/// A longer file is read up to here.
+/// The most bytes that are read of the file.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +29,7 @@ struct Names {
     names: Vec<(String, String)>,
 }
 
-/// A point as it stands in the file: its second, its values in the order of the names, the loops.
+/// A point in the file: its second, its values in the order of the names, the loops.
 type Line = (i64, Vec<Option<f64>>, Vec<Option<f64>>);
 
 fn known(values: &[f64]) -> Vec<Option<f64>> {
@@ -47,7 +47,7 @@ fn or_nan(values: &[Option<f64>]) -> Box<[f64]> {
 pub(crate) struct Recorder {
     path: PathBuf,
     waiting: Vec<Point>,
-    /// Points in the file; `None` until this gateway has written it anew.
+    /// The number of points in the file; `None` until this gateway has rewritten it.
     written: Option<usize>,
     has_read: bool,
 }
@@ -62,7 +62,7 @@ impl Recorder {
         }
     }
 
-    /// Records the newest point, and puts before the first one what was recorded earlier.
+    /// Records the newest point, and puts earlier recorded ones before the first.
     pub(crate) fn keep(&mut self, series: &Mutex<Series>) {
         let series = || series.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((point, names)) = series().newest() else {
@@ -96,7 +96,7 @@ impl Recorder {
             .ok();
     }
 
-    /// The points that are in the file, in their order, with the values of these names: one that the file does not have is not known.
+    /// Returns the points of the file, in order, with the values of these names; a missing value is unknown.
     fn read(&self, names: &[(Group, &'static str)], after: i64) -> Vec<Point> {
         let Ok(file) = fs::File::open(&self.path) else {
             return Vec::new();
@@ -135,7 +135,7 @@ impl Recorder {
         Ok(written + self.waiting.len())
     }
 
-    /// Writes the file anew.
+    /// Rewrites the file.
     fn begin(&self, names: &[(Group, &'static str)], all: &[Point]) -> io::Result<usize> {
         let names = names
             .iter()

@@ -12,7 +12,7 @@ use std::{
 use throng::{Engine, Statistics, histogram::Counts, inspect::HotEntity};
 
 pub(super) const POINTS_MAX: usize = 900;
-/// Seconds from whose numbers the bottleneck is derived.
+/// The seconds over which the bottleneck is determined.
 const SEEN_SECONDS: usize = 5;
 
 /// All that is read once a second.
@@ -31,7 +31,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Reads the engine and the gateway, which has so many connections.
+    /// Reads the engine and the gateway, which has this many connections.
     pub(crate) fn take(engine: &Engine, metrics: &Metrics, connections: usize, passes: &[Arc<WaitTimes>]) -> Self {
         let level = |level: i64| level.max(0).cast_unsigned();
         Self {
@@ -56,7 +56,7 @@ fn process_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// Under which name of the answer a value stands.
+/// The member of the answer that holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     Series,
@@ -80,7 +80,7 @@ impl Group {
     }
 }
 
-/// A value of a second; `NaN`: it is not known.
+/// A value of a second; `NaN` if unknown.
 type Named = (Group, &'static str, f64);
 type Count = fn(&Statistics) -> u64;
 
@@ -101,7 +101,7 @@ impl<'a> Second<'a> {
         of(self.now).saturating_sub(of(self.before)) as f64 / self.seconds
     }
 
-    /// The part of the time each loop did not wait for its sockets. One that has just begun has no number.
+    /// Returns the part of the time in which each loop did not wait for its sockets. A loop that has just begun has none.
     fn busy(&self) -> Vec<f64> {
         let waited = self.now.waited.iter().zip(&self.before.waited);
         let share = |(now, before): (&Duration, &Duration)| {
@@ -185,7 +185,7 @@ impl<'a> Second<'a> {
         values
     }
 
-    /// The numbers of this second from which [`Limiting`] tells what limits the engine.
+    /// Returns the numbers of this second from which [`Limiting`] determines the bottleneck.
     fn seen(&self, engine: &Engine, hot: &[HotEntity], is_database: bool) -> RecentLoad {
         let (before, now) = (&self.before.engine, &self.now.engine);
         let memory = engine.options().memory_bytes_max.max(1) as f64;
@@ -224,7 +224,7 @@ pub(super) struct Point {
     pub(super) loops: Box<[f64]>,
 }
 
-/// The points, and what the next one is told from.
+/// The points, and the reading from which the next one is computed.
 #[derive(Default)]
 pub(crate) struct Series {
     names: Vec<(Group, &'static str)>,
@@ -243,7 +243,7 @@ fn known(value: f64) -> Value {
 }
 
 impl Series {
-    /// Somebody is held up by an entity: it should be known which.
+    /// True if callers wait for a hot entity, so that its name should be known.
     pub(crate) fn has_deferred(&self, now: &Reading) -> bool {
         let before = self.readings.back();
         before.is_some_and(|before| now.engine.deferred > before.engine.deferred)
@@ -267,7 +267,7 @@ impl Series {
         self.points.iter().cloned().collect()
     }
 
-    /// Puts points of an earlier gateway before those there are.
+    /// Puts points of an earlier gateway before the present ones.
     pub(super) fn put_before(&mut self, earlier: Vec<Point>) {
         let first = self.points.front().map_or(i64::MAX, |point| point.at);
         for point in earlier.into_iter().rev().filter(|point| point.at < first) {
@@ -277,7 +277,7 @@ impl Series {
         }
     }
 
-    /// Adds a point: from the last reading to this one.
+    /// Adds a point from the difference between the last reading and this one.
     pub(crate) fn add(&mut self, engine: &Engine, now: Reading, hot: &[HotEntity], is_database: bool) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some(before) = self.readings.back() else {
@@ -347,7 +347,7 @@ impl Series {
         Some(last)
     }
 
-    /// Returns the reason of each kind of refusal lately, its count, and the second of the first.
+    /// Returns the recent refusals by reason: the number, and the second of the first.
     pub(crate) fn refusals(&self) -> Vec<(&'static str, u64, i64)> {
         let refusals = self
             .names

@@ -38,7 +38,7 @@ use tokio::{
 const FIRST_BYTES: usize = 2 << 10;
 /// The time that a refused client has to read the reason.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-/// The refusals in a row before a pause, and the pause: at most 3,200 refusals a second.
+/// The number of refusals in a row before a pause, and the pause: at most 3,200 refusals a second.
 const REFUSALS_TOGETHER: usize = 32;
 const REFUSALS_PAUSE: Duration = Duration::from_millis(10);
 /// The pause when the system has no file descriptors left.
@@ -82,7 +82,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// `false`: it was refused.
+/// Takes a connection over; `false`: it was refused.
 fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, accepted_by: AcceptedBy) -> bool {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended at once: {error}");
@@ -120,7 +120,7 @@ struct Arrival {
     accepted_by: AcceptedBy,
 }
 
-/// The places that a connection takes of those there may be. Administration has its own.
+/// Returns the places that a connection takes of the limits. Administration has its own.
 fn places(
     event_loop: &EventLoop,
     client: Client,
@@ -189,7 +189,7 @@ async fn shake_hands(
     let mut accepting = pin!(timeout(wait, Stream::accept(stream, config)));
     let accepted = poll_fn(|context| {
         open.connection.set_waker(context.waker());
-        // Nothing was asked yet.
+        // No request was sent yet.
         if open.connection.is_ending() {
             return Poll::Ready(None);
         }
@@ -215,7 +215,7 @@ async fn shake_hands(
     }
 }
 
-/// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
+/// Lets a connection beyond the limits send requests that always have a place, and answers others with the reason.
 fn refuse(
     event_loop: &Rc<EventLoop>,
     stream: TcpStream,
@@ -252,8 +252,8 @@ async fn begin_refused(stream: TcpStream, tls: Option<Arc<ServerConfig>>) -> io:
     }
 }
 
-/// The most refusals at a time on this loop. All loops use half of the spare connections for refusals.
-/// The other half is for health, metrics and administration.
+/// Returns the most refusals at a time on this loop. All loops use half of the spare connections for refusals. The other half is for
+/// health, metrics and administration.
 fn refusals_max(event_loop: &EventLoop) -> usize {
     let loops = usize::try_from(event_loop.server.metrics().loops.get()).unwrap_or(1);
     (event_loop.server.limits().spare_connections_max / 2 / loops.max(1)).max(1)
@@ -298,7 +298,7 @@ async fn answer_first(
     }
 }
 
-/// These bytes are a whole head that asks for health, metrics or administration.
+/// True if these bytes are a complete head of a request for health, metrics or administration.
 fn is_urgent(came: &[u8]) -> bool {
     let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
     let is_urgent = path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent));

@@ -1,8 +1,7 @@
 //! A loop: one thread, one single-threaded runtime, all of its connections.
 //!
-//! A batch: the loop reads the ready sockets; [admission](crate::admission) lets requests pass, which execute in place.
-//! The engine's committer, woken by the first record of the batch, runs behind all of them and commits their records together.
-//! Then the answers go out.
+//! A batch: the loop reads the ready sockets; [admission](crate::admission) admits requests, which execute at once. The engine's committer,
+//! woken by the first record of the batch, runs after all of them and commits their records together. Then the answers are sent.
 
 mod accept;
 #[cfg(feature = "fuzzing")]
@@ -30,7 +29,7 @@ async fn sweep(server: &Server, connections: &Connections) {
     let mut before = Instant::now();
     loop {
         every.tick().await;
-        // A loop that is always busy never parks and begins no batch, but it looks at its sockets all the same.
+        // A loop that is always busy never parks and begins no batch, but it still looks at its sockets.
         server.admission.looked(std::mem::replace(&mut before, Instant::now()));
         server.date.look();
         server
@@ -70,7 +69,7 @@ fn accepted_by(listener: &tokio::net::TcpListener, is_admin: bool) -> std::io::R
     })
 }
 
-/// Nothing goes on without this task: if it panics, recovery is the safe path.
+/// Ends the process if this task panics: nothing works without it, and recovery is the safe path.
 fn ends_the_process(task: tokio::task::JoinHandle<()>, name: &'static str) {
     tokio::task::spawn_local(async move {
         if task.await.is_err_and(|error| error.is_panic()) {
@@ -100,7 +99,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<WaitTimes>, start: 
             refusals: Refusals::default(),
             server,
         });
-        // First of all tasks, so that its waker is known before there is anything to commit.
+        // The first of all tasks, so that its waker is known before there is anything to commit.
         let committer = tokio::task::spawn_local(event_loop.server.shared().driver.committer());
         ends_the_process(committer, "the engine's committer");
         ends_the_process(
@@ -130,7 +129,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<WaitTimes>, start: 
         }
         event_loop.server.opens().await;
         if !event_loop.server.is_draining() {
-            // Not before: a socket that does not listen yet would be taken for one that was closed.
+            // Not earlier: a socket that does not listen yet would look like a closed one.
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let accepted_by = accepted_by(&listener, false)?;
             accept::accept(event_loop.clone(), listener, accepted_by).await;

@@ -13,11 +13,11 @@ use std::{
 };
 use throng::driver::Charge;
 
-/// A body as it is sent, in pieces: what the client does not take stays here. On HTTP/2 its connection knows whether it takes them; an
-/// HTTP/1 connection knows that itself, and is told when all was given.
+/// A body being sent in pieces. What the client does not take stays here. On HTTP/2 this reports the client's progress to the connection;
+/// an HTTP/1 connection sees that itself, and only learns when all was passed on.
 pub(crate) struct Sent {
     body: Answer,
-    /// The bytes taken from the body that hyper has not received yet.
+    /// Bytes taken from the body and not passed to hyper yet.
     rest: Bytes,
     going: Option<Going>,
     connection: Rc<Connection>,
@@ -27,8 +27,8 @@ pub(crate) struct Sent {
 
 /// The most bytes of one piece: a frame of HTTP/2.
 const PIECE_BYTES: usize = 16 << 10;
-/// A body of a known length that is longer than this has a last piece of one byte: it is taken when all before it was, and so
-/// a body that stays with the protocol's implementation is noticed.
+/// The length above which a body of known length has a last piece of one byte. That piece is taken only after all before it, which reveals
+/// a body that stays in the protocol's implementation.
 const UNNOTICED_BYTES: usize = 256;
 
 impl Sent {

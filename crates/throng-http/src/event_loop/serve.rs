@@ -30,7 +30,7 @@ use std::{
 };
 use tokio::io::AsyncWriteExt;
 
-/// Looks after a connection that has left the fast path, in a task of its own.
+/// Serves a connection that has left the fast path, in a task of its own.
 pub(super) fn take_over(event_loop: Rc<EventLoop>, departure: Departure) {
     match departure {
         Departure::Full(open, stream, came) => drop(tokio::task::spawn_local(full(event_loop, open, stream, came))),
@@ -72,7 +72,7 @@ async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, c
             let wire = http1::Wire::new(stream, event_loop.server.clone(), connection).with(came);
             event_loop.intake.enter(open, wire);
         }
-        // A task of its own: nothing of what a request needs is kept with it.
+        // A separate task, so that nothing that a request needs is kept with it.
         After::Socket(stream, came) if connection.is_console() => {
             tokio::task::spawn_local(async move {
                 let socket = websocket::console::run(event_loop.server.clone(), connection, stream, came);
@@ -86,7 +86,7 @@ async fn full(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, c
     }
 }
 
-/// Serves a WebSocket until its client or a verdict ends it, or until it returns to the fast path.
+/// Serves a WebSocket until its client or a limit ends it, or until it returns to the fast path.
 async fn serve_socket(event_loop: Rc<EventLoop>, open: OpenConnection, stream: Stream, opened: Opened, left: Left) {
     let (server, connection) = (event_loop.server.clone(), open.connection.clone());
     let socket = websocket::run(server.clone(), connection.clone(), stream, opened, left);
@@ -104,14 +104,14 @@ async fn tell(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
 /// The state of a connection after an HTTP/1 exchange.
 enum After {
     Over,
-    /// The client was told that it is over.
+    /// The client got the announced end.
     Linger(Stream),
-    /// The next request, of which this has come.
+    /// The next request, of which these bytes have arrived.
     Next(Stream, Bytes),
     Socket(Stream, Bytes),
 }
 
-/// Answers one HTTP/1 request that is not plain.
+/// Answers one HTTP/1 request that the fast path does not.
 async fn exchange(
     event_loop: &Rc<EventLoop>,
     connection: &Rc<Connection>,

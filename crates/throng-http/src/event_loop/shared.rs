@@ -25,7 +25,7 @@ pub(super) struct EventLoop {
     pub(super) refusals: Refusals,
 }
 
-/// Connections over the limits that are looked at. There are never more than there may be: the oldest is told at once.
+/// Connections beyond the limits that are being examined. If there are too many, the oldest is answered at once.
 #[derive(Default)]
 pub(super) struct Refusals {
     tasks: RefCell<VecDeque<(u64, Rc<Notify>)>>,
@@ -50,7 +50,7 @@ impl Refusals {
     }
 }
 
-/// Runs what an HTTP/2 connection does beside, on the same loop.
+/// Runs the side tasks of an HTTP/2 connection on the same loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocalTasks;
 
@@ -76,7 +76,7 @@ impl Protocols {
     pub(super) fn new(limits: &Limits) -> Self {
         let head = limits.header_bytes_max.max(HEADER_BYTES_MIN);
         let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(LocalTasks));
-        // Waits are bounded by the sweep, not by timers of the parser: a timer a request costs more than its parsing.
+        // The sweep bounds waits, not the parser's timers: a timer for each request costs more than its parsing.
         http1.max_buf_size(head).header_read_timeout(None).half_close(false);
         http2
             .max_concurrent_streams(limits.streams_max)

@@ -1,4 +1,4 @@
-//! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
+//! A connection's socket. It reports moved bytes to the connection, and passes no byte beyond its request to an HTTP/1 exchange.
 
 use crate::{
     access::cors,
@@ -19,15 +19,15 @@ use std::{
     time::Duration,
 };
 
-/// The parser's own answers are a status line and three header fields.
+/// The longest answer of the parser's own: a status line and three header fields.
 const BARE_BYTES_MAX: usize = 192;
 /// The most bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 
 pub(super) struct Socket {
-    /// The received bytes that hyper has not received yet.
+    /// Received bytes that were not passed to hyper yet.
     came: BytesMut,
-    /// The bytes that hyper may still receive: those of the request.
+    /// The bytes that may still be passed to hyper: those of the request.
     extent: Extent,
     io: TokioIo<Stream>,
     connection: Rc<Connection>,
@@ -43,7 +43,7 @@ pub(super) struct Socket {
 struct Complaint {
     bytes: Vec<u8>,
     written: usize,
-    /// The length of what the parser believes it has written.
+    /// The length of the response that the parser believes it has written.
     instead_of: usize,
 }
 
@@ -69,17 +69,17 @@ impl Socket {
         }
     }
 
-    /// All of the request was given on.
+    /// True if all of the request was passed on.
     pub(super) fn is_over(&self) -> bool {
         self.extent.is_over()
     }
 
-    /// The stream, and what has come of it and was not given on.
+    /// Returns the stream, and received bytes that were not passed on.
     pub(super) fn into_parts(self) -> (Stream, Bytes) {
         (self.io.into_inner(), self.came.freeze())
     }
 
-    /// Reads what is there behind what has come; whether that was the end.
+    /// Reads more bytes; returns true at the end of the stream.
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut room = [0; READ_BYTES];
         let mut read = tokio::io::ReadBuf::new(&mut room);
@@ -90,8 +90,8 @@ impl Socket {
         Poll::Ready(Ok(read.filled().is_empty()))
     }
 
-    /// The request is here, and somebody looks whether its client is gone: only the end of a stream without end is worth it. What
-    /// was asked is answered also when the client has said that it will ask no more.
+    /// Checks whether the client has gone, after its request has arrived. Only an endless response needs that: other requests are answered
+    /// even if the client has announced its end.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Further bytes belong to the next request, and are read again once this one is answered.
         while self.connection.is_streaming() && self.came.len() < READ_BYTES {
@@ -102,7 +102,7 @@ impl Socket {
         Poll::Pending
     }
 
-    /// The parser answers what it cannot read with a bare status; the client deserves a sentence.
+    /// Returns the problem to send instead of the parser's bare status for a request it cannot read.
     fn complaint(&self, bare: &[u8]) -> Option<Complaint> {
         if bare.len() > BARE_BYTES_MAX || !self.connection.is_between_requests() {
             return None;
@@ -128,12 +128,12 @@ impl Socket {
 pub(super) struct RefusedHead {
     /// The method is `HEAD`.
     is_head: bool,
-    /// A page of this other origin asks, and may.
+    /// The origin of the page, if pages of that origin may send requests.
     origin: Option<HeaderValue>,
 }
 
 impl RefusedHead {
-    /// Reads what has come of the head.
+    /// Reads the head as far as it has arrived.
     pub(super) fn read(came: &[u8], server: &Server, accepted_by: AcceptedBy) -> Self {
         Self {
             is_head: came.starts_with(b"HEAD "),
@@ -142,7 +142,7 @@ impl RefusedHead {
     }
 }
 
-/// A problem as the bytes of an HTTP/1.1 response after which the connection closes.
+/// Returns a problem as an HTTP/1.1 response after which the connection closes.
 pub(super) fn plain(problem: &Problem, refused: &RefusedHead) -> Vec<u8> {
     let status = problem.http_status();
     let body = serde_json::to_string(problem).unwrap_or_default();
@@ -219,7 +219,7 @@ impl Write for Socket {
         flushed
     }
 
-    /// Also once the other side has been told, it may still have something to say.
+    /// After the announced end, the other side may still send.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if !this.connection.is_owed_its_end() {

@@ -1,7 +1,7 @@
-//! Credentials of browsers, which send no `Authorization` where they open a WebSocket or follow a stream of events.
+//! Credentials of browsers, which cannot send `Authorization` when they open a WebSocket or follow a stream of events.
 //!
-//! A WebSocket offers its token as a subprotocol. An `EventSource` has its URL and nothing else: a page asks for a ticket with its token, and follows
-//! with the ticket in the query. A ticket is for one path and some seconds, so that a URL that lies about somewhere lets nobody in.
+//! A WebSocket offers its token as a subprotocol. An `EventSource` has only its URL: a page requests a ticket with its token, and puts the
+//! ticket into the query. A ticket is for one path and some seconds, so that a leaked URL is useless.
 
 use crate::{
     problem::{Answered, Problem},
@@ -25,11 +25,11 @@ pub(crate) const BEARER: &str = "throng.bearer.";
 const TICKET: &str = "ticket=";
 /// The time for which a ticket holds.
 pub(crate) const TICKET_LIFE: Duration = Duration::from_secs(30);
-/// Tickets that hold at a time, and those of one token.
+/// The most valid tickets in all, and of one token.
 const TICKETS_MAX: usize = 4_096;
 const TICKETS_OF_ONE_MAX: usize = 64;
 
-/// Takes the token that a browser offers as a subprotocol for the request's, unless that shows another.
+/// Makes the token that a browser offers as a subprotocol the request's token, unless the request has another.
 pub(crate) fn take_offered(headers: &mut HeaderMap) {
     if headers.contains_key(header::AUTHORIZATION) {
         return;
@@ -49,7 +49,7 @@ pub(crate) fn take_offered(headers: &mut HeaderMap) {
 #[derive(Default)]
 pub(crate) struct Tickets(Mutex<HashMap<[u8; 32], Ticket>>);
 
-/// The right to follow one path as whoever has shown a token.
+/// The right to follow one path with the rights of a token.
 struct Ticket {
     shown: HeaderValue,
     path: Box<str>,
@@ -63,7 +63,7 @@ fn hash(ticket: &str) -> [u8; 32] {
 }
 
 impl Tickets {
-    /// A new ticket for a path, for whoever has shown this.
+    /// Returns a new ticket for a path and a token.
     pub(crate) fn make(&self, shown: &HeaderValue, path: &str, now: Instant) -> Answered<String> {
         let mut random = [0; 32];
         let filled = SystemRandom::new().fill(&mut random);
@@ -91,7 +91,7 @@ impl Tickets {
         (found.until > now && *found.path == *path).then(|| found.shown.clone())
     }
 
-    /// Takes the token behind the ticket of a request for a stream of events for the request's own, and the ticket out of its query.
+    /// Makes the token behind a ticket the token of a request for a stream of events, and removes the ticket from its query.
     pub(crate) fn redeem(&self, parts: &mut Parts, now: Instant) -> Answered<()> {
         let path = parts.uri.path();
         let Some(query) = parts.uri.query().filter(|query| query.contains(TICKET)) else {

@@ -11,19 +11,19 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::fmt;
 use throng::services::health::{Check, Reason, Status};
 
-/// A certificate is told of so long before it expires.
+/// The time before its expiry from which on a certificate is reported.
 const WARN_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// The time between two lines of the log about the same certificates.
+/// The interval of log lines about the same certificates.
 const TELL_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// The certificate that expires first of those in a file.
+/// The certificate in a file that expires first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry {
     pub(crate) file: String,
     pub(crate) at: Timestamp,
 }
 
-/// Finds when the first certificate of some PEM expires; `None`: there is none in it, or none that ever does.
+/// Returns when the first certificate in a PEM text expires; `None`: there is none, or none that expires.
 pub(crate) fn first_expiry(pem: &[u8]) -> Option<Timestamp> {
     let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
     certificates.filter_map(|certificate| expires_at(&certificate)).min()
@@ -81,7 +81,7 @@ fn told(expiry: &Expiry, now: Timestamp) -> String {
     }
 }
 
-/// Warns of the certificate that expires first. Who asks for the service's health is not told where files are.
+/// Warns of the certificate that expires first, without the names of files, which not every caller of the health route should see.
 pub(crate) fn check(expiries: Vec<Expiry>, now: Timestamp) -> Option<Check> {
     let due = due(expiries, now);
     let first = due.iter().min_by_key(|expiry| expiry.at)?;
@@ -96,14 +96,14 @@ pub(crate) fn check(expiries: Vec<Expiry>, now: Timestamp) -> Option<Check> {
     })
 }
 
-/// Names in the log each file with a certificate that expires soon: at once, and each day again.
+/// Logs each file with a certificate that expires soon: at once, and then daily.
 #[derive(Default)]
 pub(crate) struct Reminder {
     last: Option<(Vec<Expiry>, Timestamp)>,
 }
 
 impl Reminder {
-    /// Returns the lines that are to be written now.
+    /// Returns the lines that are due now.
     pub(crate) fn lines(&mut self, expiries: Vec<Expiry>, now: Timestamp) -> Vec<String> {
         let due = due(expiries, now);
         let is_told = |(before, at): &(Vec<Expiry>, Timestamp)| *before == due && now.duration_since(*at) < TELL_EVERY;

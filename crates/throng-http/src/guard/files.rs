@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 /// The interval between two looks at the files.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A file of tokens, keys or certificates has at most so many bytes.
+/// The largest file of tokens, keys or certificates, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 type Read<T> = Box<dyn Fn(&[Vec<u8>]) -> Result<T, Wrong> + Send + Sync>;
@@ -46,11 +46,11 @@ pub(crate) struct Watched<T> {
 
 /// The last look at the files.
 struct Seen {
-    /// Their stamps when they were read well.
+    /// The files' stamps when they were last read successfully.
     read: Vec<Option<Stamp>>,
-    /// The reason why they could not be read since, which was logged.
+    /// The logged reason why they could not be read since.
     failed: Option<String>,
-    /// When certificates in them expire, as they were read well.
+    /// The expiries of their certificates when they were last read successfully.
     expiries: Vec<Expiry>,
 }
 
@@ -89,15 +89,15 @@ impl<T> Watched<T> {
     }
 }
 
-/// Something that is looked at now and then.
+/// A value that is refreshed regularly.
 pub(crate) trait Refresh: Send + Sync {
     /// Looks again; returns true if the value has changed.
     fn refresh(&self) -> bool;
 
-    /// Tells if the last look could not read it, so that it says what it said before.
+    /// True if the last refresh failed, so that the value is the former one.
     fn has_failed(&self) -> bool;
 
-    /// Tells when certificates in it expire.
+    /// Returns the expiries of its certificates.
     fn expiries(&self) -> Vec<Expiry> {
         Vec::new()
     }
@@ -106,10 +106,10 @@ pub(crate) trait Refresh: Send + Sync {
 impl<T: Send + Sync> Refresh for Watched<T> {
     fn refresh(&self) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before they are read: what changes meanwhile is read once more.
+        // Taken before the files are read, so that a change in between causes another reading.
         let stamps: Vec<_> = self.paths.iter().map(|path| stamp(path)).collect();
         if seen.read == stamps {
-            // A file that was away is back, unchanged.
+            // A file that was missing is back, unchanged.
             seen.failed = None;
             return false;
         }
@@ -124,7 +124,7 @@ impl<T: Send + Sync> Refresh for Watched<T> {
                 tracing::info!("read again: {}", self.names());
                 true
             }
-            // A credential that was taken back holds until they are read: the next look tries again.
+            // A revoked credential stays valid until they are read, so the next refresh tries again.
             Err(error) => {
                 let why = error.to_string();
                 if seen.failed.as_ref() != Some(&why) {
@@ -163,7 +163,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-/// Reads what the files say, and when certificates in them expire.
+/// Reads the files, and the expiries of their certificates.
 fn read_all<T>(paths: &[PathBuf], read: &Read<T>) -> Result<(T, Vec<Expiry>), FileError> {
     let named = |path: &Path, why: String| FileError::new(&path.display().to_string(), why);
     let mut contents = Vec::new();
@@ -189,12 +189,12 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Counts changes, so that what rests on them is not kept.
+/// Counts changes, so that results that depend on a former state are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
     /// The count that every request compares.
     count: AtomicU64,
-    /// For those who wait for the next change.
+    /// Notifies waiters of the next change.
     changed: watch::Sender<u64>,
 }
 
@@ -208,7 +208,7 @@ impl Version {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Told of each change from now on.
+    /// Returns a receiver of all further changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }

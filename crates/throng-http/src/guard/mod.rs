@@ -1,4 +1,4 @@
-//! Names, tokens, keys and certificates that decide who may come in, and the files that hold them.
+//! Names, tokens, keys and certificates that decide who is admitted, and the files that hold them.
 
 mod browsers;
 mod der;
@@ -44,13 +44,13 @@ use throng::{
     services::health::{Check, Reason, Status},
 };
 
-/// Decides about each access, where a service has something to say.
+/// A service's hook that decides about each access.
 pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync>;
 
-/// Tells if an event is shown in an access, where a service has something to say.
+/// A service's hook that decides whether an event is shown in an access.
 pub(crate) type EventFilter = Arc<dyn Fn(&Access<'_>, &StoredEvent) -> bool + Send + Sync>;
 
-/// The rules and credentials that decide who is let in.
+/// The rules and credentials that decide who is admitted.
 #[derive(Default)]
 pub(crate) struct Guard {
     pub(crate) names: Names,
@@ -59,7 +59,7 @@ pub(crate) struct Guard {
     pub(crate) tokens: Option<Arc<Watched<Tokens>>>,
     pub(crate) jwt: Option<Arc<jwt::Verifier>>,
     pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,
-    /// Certificates of clients are asked for.
+    /// True if clients may authenticate by certificates.
     pub(crate) has_certificates: bool,
     /// Requests without credentials are let in, without a caller.
     pub(crate) lets_anonymous: bool,
@@ -67,17 +67,17 @@ pub(crate) struct Guard {
     pub(crate) roles: Roles,
     /// Administration has a listener of its own.
     pub(crate) has_admin_listener: bool,
-    /// Tickets by which browsers follow what happens.
+    /// The tickets by which browsers follow events.
     pub(crate) tickets: Tickets,
-    /// Counts what was read again.
+    /// Counts the changes of files and URLs.
     pub(crate) version: Version,
-    /// Sources that could not be read when they were looked at last. Written by the thread that looks at them.
+    /// The number of sources whose last reading failed. Written by the thread that reads them.
     pub(crate) unread: Arc<AtomicUsize>,
     /// All that is read again.
     pub(crate) watched: Vec<Arc<dyn Refresh>>,
 }
 
-/// The files and URLs that name who is let in.
+/// The files and URLs with credentials.
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(crate) tokens: Option<PathBuf>,
@@ -89,17 +89,17 @@ pub(crate) struct Sources {
     pub(crate) others: Vec<OtherFiles>,
 }
 
-/// Reads what these files hold, and says what is wrong with it.
+/// Takes the contents of these files; the error says what is wrong with them.
 type ReadFiles = Box<dyn Fn(&[Vec<u8>]) -> Result<(), String> + Send + Sync>;
 
-/// Files beside those of the gateway, and what takes their contents.
+/// Files besides those of the gateway, and the function that takes their contents.
 pub(crate) struct OtherFiles {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) read: ReadFiles,
 }
 
 impl Guard {
-    /// Reads the sources; those that have to be read again when they change are [`watched`](Self::watched).
+    /// Reads the sources. Those that have to be read again when they change are [`watched`](Self::watched).
     pub(crate) fn read(&mut self, sources: Sources) -> Result<(), FileError> {
         let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
         if let Some(file) = sources.tokens {
@@ -132,7 +132,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Tells of sources that could not be read: what was to be taken back holds on. Which one, and why, is in the log.
+    /// Reports sources that could not be read, so that revoked credentials may still be valid. The log names them and the reason.
     pub(crate) fn check(unread: &AtomicUsize) -> Vec<Check> {
         if unread.load(Ordering::Relaxed) == 0 {
             return Vec::new();
@@ -146,7 +146,7 @@ impl Guard {
         }]
     }
 
-    /// Tells when certificates expire that were read, once for each file.
+    /// Returns a function that lists the expiries of the certificates, one for each file.
     pub(crate) fn expiries(&self) -> impl Fn() -> Vec<Expiry> + Clone + Send + Sync + use<> {
         let watched = self.watched.clone();
         move || {
@@ -166,7 +166,7 @@ impl Guard {
         }
     }
 
-    /// Somebody's word is taken for who they are.
+    /// True if the service authenticates callers.
     pub(crate) fn authenticates(&self) -> bool {
         self.tokens.is_some() || self.jwt.is_some() || self.has_certificates
     }

@@ -1,11 +1,11 @@
-//! Under which names this service is asked, and by whose pages.
+//! The host names of this service, and the origins of pages that may use it.
 //!
-//! A browser runs any page's script, and sends its requests wherever the script says. Two fields of a request tell it from one of a
-//! program: `Origin` names the page, where it asks another site than its own, or changes something; and `Host` is the name under which the page
-//! has found this service. A page of `evil.example` whose name was made to point to this machine (DNS rebinding) is its own origin, and
-//! only `Host` gives it away. An address in place of a name cannot be pointed elsewhere.
+//! A browser runs any page's script, and sends its requests wherever the script says. Two header fields distinguish such a request from a
+//! program's. `Origin` names the page, if it uses another site than its own, or changes something. `Host` is the name under which the page
+//! has found this service. A page of `evil.example` whose name was pointed to this machine (DNS rebinding) has its own origin, and only
+//! `Host` gives it away. An address in place of a name cannot be pointed to another machine.
 //!
-//! Administration has rules of its own: a page that may ask the service administrates nothing.
+//! Administration has its own rules: a page that may use the service may not administrate.
 
 use crate::{caller::Sender, connection::AcceptedBy, problem::Problem};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,15 +13,15 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The names and pages that are allowed.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Names of this service beside `localhost`; `*` is any.
+    /// The names of this service besides `localhost`; `*` is any.
     pub(crate) hosts: Vec<String>,
-    /// Pages of other origins; `*` is any.
+    /// The other origins whose pages may use it; `*` is any.
     pub(crate) origins: Vec<String>,
-    /// Origins of proxies behind which the console stands.
+    /// The origins of proxies in front of the console.
     pub(crate) admin_origins: Vec<String>,
 }
 
-/// The part of a service that a request asks.
+/// The part of a service that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Service,
@@ -29,7 +29,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// All that comes in by the listener for administration is administration.
+    /// Returns the part. All requests on the listener for administration are administration.
     pub(crate) fn of(accepted_by: AcceptedBy, is_administration: bool) -> Self {
         match accepted_by.is_admin || is_administration {
             true => Self::Administration,
@@ -39,8 +39,8 @@ impl Part {
 }
 
 impl Names {
-    /// Refuses a request for another service, or of a page that may not ask this part of it; by a listener that only programs of this machine
-    /// reach, or by another.
+    /// Refuses a request for another service, or of a page that may not use this part of it. `is_loopback`: only programs of this machine
+    /// reach the listener.
     pub(crate) fn check(&self, sender: &Sender<'_>, is_loopback: bool, part: Part) -> Result<(), Box<Problem>> {
         let authority = sender.authority.map(str::as_bytes);
         let is_other = |asked: &&[u8]| !self.is_own(asked, is_loopback, part);
@@ -54,8 +54,7 @@ impl Names {
         }
     }
 
-    /// Returns true if this is a name of this service. If others can reach the service and no names were set,
-    /// it may have any name.
+    /// True if this is a name of this service. If others can reach the service and no names were set, it may have any name.
     fn is_own(&self, host: &[u8], is_loopback: bool, part: Part) -> bool {
         if !is_loopback && self.hosts.is_empty() {
             return true;
@@ -68,7 +67,7 @@ impl Names {
             || name.eq_ignore_ascii_case(b"localhost")
             || is_address(name)
             || self.hosts.iter().any(|own| match own.as_str() {
-                // Administration that needs no token would be anybody's whose name points to this machine.
+                // Otherwise administration without a token would be open to any page whose name points to this machine.
                 "*" => !is_administration || !is_loopback,
                 own => is_name(own.as_bytes()),
             })
@@ -80,7 +79,7 @@ impl Names {
                     .any(|authority| is_name(without_port(authority)))
     }
 
-    /// Returns true if a page of this origin may ask: a page of this service, or one that was allowed.
+    /// True if pages of this origin may send requests: pages of this service, or of an allowed origin.
     fn may(&self, origin: &[u8], host: Option<&[u8]>, part: Part) -> bool {
         let is_allowed = match part {
             Part::Service => self.is_allowed(origin),
@@ -92,7 +91,7 @@ impl Names {
                 .is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
     }
 
-    /// Pages of this other origin may ask the service.
+    /// True if pages of this other origin may use the service.
     pub(crate) fn is_allowed(&self, origin: &[u8]) -> bool {
         self.origins.iter().any(|allowed| allowed == "*") || is_among(&self.origins, origin)
     }

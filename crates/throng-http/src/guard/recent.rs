@@ -1,12 +1,12 @@
-//! Credentials a loop has looked at lately, so that those of every request need not be looked at anew.
+//! Credentials that a loop has recently checked, so that they need not be checked for every request.
 
 use crate::{caller::Caller, problem::Problem};
 use ring::digest::{SHA256, digest};
 use std::{collections::HashMap, time::Instant};
 
-/// Credentials remembered at most; then all are forgotten. As many again that were refused.
+/// The most remembered credentials, after which all are forgotten; the same number of refused ones.
 const KEPT_MAX: usize = 1_024;
-/// Longer ones are not remembered.
+/// The most bytes of credentials that are remembered.
 const BYTES_MAX: usize = 4 << 10;
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Recent {
     /// The version of the files when the entries were made.
     version: u64,
     known: HashMap<Box<[u8]>, (Caller, Option<i64>)>,
-    /// Tokens that are never taken while the files are the same, by their hashes: to look at them again costs a verification.
+    /// Tokens that cannot be accepted until the files change, by their hashes. Checking them again would cost a verification.
     refused: HashMap<Hash, Refused>,
 }
 
@@ -34,8 +34,8 @@ fn hash(shown: &[u8]) -> Hash {
 }
 
 impl Recent {
-    /// Returns the caller of these credentials, and when they expire, if they are known.
-    /// A new version of the files forgets all entries.
+    /// Returns the caller of these credentials, and when they expire, if they are remembered. A new version of the files forgets all
+    /// entries.
     pub(crate) fn find(&mut self, version: u64, shown: &[u8]) -> Option<(Caller, Option<i64>)> {
         if self.version != version {
             self.version = version;
@@ -45,7 +45,7 @@ impl Recent {
         self.known.get(shown).cloned()
     }
 
-    /// The reason why these were refused lately, if they were.
+    /// Returns the reason why these credentials were recently refused, if they were.
     pub(crate) fn find_refused(&self, shown: &[u8]) -> Option<Box<Problem>> {
         let refused = self.refused.get(&hash(shown))?;
         let holds = refused.until.is_none_or(|until| until > Instant::now());

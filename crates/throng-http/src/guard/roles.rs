@@ -5,7 +5,7 @@ use crate::caller::{Caller, Role};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The roles that are given. Where none is, programs of this machine own the service.
+/// The configured roles. Without any, programs of this machine are owners.
 #[derive(Default)]
 pub(crate) struct Roles {
     /// The token of an owner.
@@ -19,7 +19,7 @@ pub(crate) struct Roles {
 }
 
 impl Roles {
-    /// Nobody was given a role.
+    /// True if no role is configured.
     pub(crate) fn is_empty(&self) -> bool {
         self.token.is_none() && self.tokens.is_none() && !self.may_be_of_callers()
     }
@@ -47,9 +47,9 @@ impl Roles {
     }
 }
 
-/// The greatest role that a claim names; other words in it belong to others.
+/// Returns the greatest role in a claim. Other words in it are ignored.
 fn claimed(claims: &Map<String, Value>, path: &str) -> Option<Role> {
-    // A name with dots (https://example/role) stands before a way through objects.
+    // A name with dots (https://example/role) takes precedence over a path through objects.
     let value = claims.get(path).or_else(|| {
         let mut names = path.split('.');
         let first = claims.get(names.next()?)?;

@@ -11,21 +11,21 @@ use rustls::{
 use serde_json::Map;
 use std::{io, iter, path::PathBuf, sync::Arc};
 
-/// Protocols that a gateway speaks under TLS, the preferred one first.
+/// The protocols of a gateway under TLS, the preferred one first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", HTTP1];
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 
-/// TLS for a gateway's listener: its certificate, and who has signed its clients'. The files are PEM, and read again when they change: new
-/// connections have what they say then.
+/// TLS for a gateway's listener: its certificate, and the issuers of its clients'. The files are PEM. They are read again when they change,
+/// for new connections.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The certificate, with those between it and a root.
+    /// The certificate, with its intermediate ones.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The roots of clients' certificates. A client that shows one is known by it; of one that shows none nothing is known.
+    /// The roots of clients' certificates. A client with a certificate is authenticated by it; others are anonymous.
     pub client_ca: Option<PathBuf>,
-    /// Lists of the certificates that these have taken back (CRL), of each that stands between a client's and a root; only with a client CA.
+    /// Lists of revoked certificates (CRL), one for each issuer between a client's certificate and a root; only with a client CA.
     pub client_crl: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Wrong> {
             for (at, file) in revoked.iter().enumerate() {
                 verifier = verifier.with_crls(revocations(file).map_err(of_file(3 + at))?);
             }
-            // A client without a certificate may connect: an answer tells it so, and it may ask for the service's health.
+            // A client without a certificate may connect, to get an answer that says so, or the service's health.
             let verifier = verifier.allow_unauthenticated().build();
             builder.with_client_cert_verifier(verifier.map_err(|why| of_file(2)(format!("the client CA: {why}")))?)
         }
@@ -76,7 +76,7 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Wrong> {
         .with_single_cert(chain, key)
         .map_err(|why| format!("certificate and key: {why}"))?;
     if !client_ca.is_empty() {
-        // A session that is resumed shows no certificate anew: one that has expired would go on for ever.
+        // A resumed session would not show its certificate again, and so outlive it.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
@@ -121,10 +121,10 @@ fn is_of_certificates(alert: AlertDescription) -> bool {
     )
 }
 
-/// Refuses a private key that asks for a passphrase: PKCS#8, or as OpenSSL wrote them before.
+/// Refuses a private key with a passphrase, in PKCS#8 or OpenSSL's former format.
 ///
 /// # Errors
-/// A sentence says so.
+/// A sentence with the reason.
 pub fn check_private_key(pem: &[u8]) -> Result<(), String> {
     let holds = |text: &str| pem.windows(text.len()).any(|part| part == text.as_bytes());
     match holds("BEGIN ENCRYPTED PRIVATE KEY") || holds("Proc-Type: 4,ENCRYPTED") {
@@ -153,8 +153,8 @@ fn revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>,
     }
 }
 
-/// Names the caller of a certificate: its first URI, else its first DNS name, else the common name of its subject. A name with control characters,
-/// or with blanks around it, is none: it would be read as another one.
+/// Returns the caller of a certificate: its first URI, else its first DNS name, else the common name of its subject. A name with control
+/// characters, or with blanks around it, is refused, since it could look like another one.
 pub(crate) fn caller(certificate: &CertificateDer<'_>) -> Option<Caller> {
     let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
     let name = certificate
@@ -165,7 +165,7 @@ pub(crate) fn caller(certificate: &CertificateDer<'_>) -> Option<Caller> {
     is_name(name).then(|| Caller::new(name, Means::Certificate, Map::new()))
 }
 
-/// The common name (OID 2.5.4.3) of a subject: a sequence of sets of pairs of an object identifier and a text.
+/// Returns the common name (OID 2.5.4.3) of a subject: a sequence of sets of pairs of an object identifier and a text.
 fn common_name(subject: &[u8]) -> Option<&str> {
     const OID: &[u8] = &[0x55, 0x04, 0x03];
     const SEQUENCE: u8 = 0x30;

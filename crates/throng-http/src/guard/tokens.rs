@@ -1,8 +1,8 @@
 //! Tokens of a service's own, in a file that holds their hashes.
 //!
-//! A line is `NAME HASH`, with the SHA-256 of the token in hexadecimal, and perhaps the time until which it is taken (RFC 3339). Tokens
-//! are random numbers of 256 bits, so that a hash without salt or stretching gives nothing away. Empty lines, and those that begin with `#`,
-//! are passed over. In a file of tokens for administration, a role stands before each line: `ROLE NAME HASH`.
+//! A line is `NAME HASH`, with the SHA-256 of the token in hexadecimal, and optionally the time until which it is valid (RFC 3339). Tokens
+//! are random numbers of 256 bits, so that a hash without salt or stretching reveals nothing. Empty lines, and those that begin with `#`,
+//! are ignored. In a file of tokens for administration, a role precedes each line: `ROLE NAME HASH`.
 
 use crate::caller::{Caller, Means, Role};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -33,10 +33,10 @@ struct Token {
     role: Option<Role>,
 }
 
-/// Makes a token for a caller of this name: the token itself, which is shown once, and its line for the file.
+/// Makes a token for a caller of this name. Returns the token, which is shown once, and its line for the file.
 ///
 /// # Errors
-/// The name cannot stand in the file, or the system gives no random numbers.
+/// A sentence: the name is not valid in the file, or the system has no random numbers.
 pub fn make_token(name: &str, until: Option<jiff::Timestamp>) -> Result<(String, String), String> {
     check_name(name)?;
     let mut random = [0; 32];
@@ -80,7 +80,7 @@ impl Tokens {
 
     fn parse_by(text: &str, parse: impl Fn(&str) -> Result<(Hash, Token), String>) -> Result<Self, String> {
         let mut tokens = HashMap::new();
-        // Some editors write a byte order mark, which would be a part of the first name.
+        // A byte order mark, which some editors write, would become part of the first name.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (at, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -95,7 +95,7 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Returns the name and the role of a token for administration that holds at this time, in seconds since 1970.
+    /// Returns the name and the role of a token for administration that is valid at this time, in seconds since 1970.
     pub(crate) fn administrator(&self, token: &[u8], now: i64) -> Option<(String, Role)> {
         let Token { caller, until, role } = self.0.get(&hash(token))?;
         let holds = until.is_none_or(|until| now < until);
@@ -105,7 +105,7 @@ impl Tokens {
 
     /// Returns the token's caller, and when it expires, in seconds since 1970.
     pub(crate) fn find(&self, token: &[u8]) -> Option<(Caller, Option<i64>)> {
-        // Looked up by a hash that whoever guesses cannot steer: how long that takes tells nothing.
+        // Looked up by a hash, which an attacker cannot steer, so the time it takes reveals nothing.
         let token = self.0.get(&hash(token))?;
         Some((token.caller.clone(), token.until))
     }

@@ -12,16 +12,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Wrong credentials that an address may show a second before their answers are held back.
+/// The wrong credentials of an address in a second from which on their answers are delayed.
 const WRONG_A_SECOND: Option<NonZeroU32> = NonZeroU32::new(100);
 /// Answers that are held back at a time.
 const WRONG_WAITING_MAX: usize = 1_024;
 /// A cause is logged once in this time.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
-/// Causes that are told apart.
+/// The most causes that are logged separately.
 const CAUSES_MAX: usize = 64;
 
-/// Requests that were refused for who asks.
+/// Requests that were refused for their credentials.
 pub(crate) struct Wrong {
     /// Refusals of each address, as often as it may ask.
     pub(crate) refused: Option<Rate>,
@@ -30,7 +30,7 @@ pub(crate) struct Wrong {
     causes: Mutex<HashMap<String, Cause>>,
 }
 
-/// The last line about a cause, and how often it came since.
+/// The last log line about a cause, and the number of occurrences since.
 struct Cause {
     logged: Instant,
     count: u64,
@@ -46,7 +46,7 @@ impl Wrong {
         }
     }
 
-    /// Counts a cause; returns how often it came since its last line, if it is time for another one.
+    /// Counts a cause; returns the number since its last line, if it is time for another one.
     pub(crate) fn logs(&self, cause: &str, now: Instant) -> Option<u64> {
         let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = causes.get_mut(cause) {
@@ -65,7 +65,7 @@ impl Wrong {
         Some(1)
     }
 
-    /// A place to wait in, if this address has shown too much that is wrong.
+    /// Returns a place to wait in, if this address has sent too many wrong credentials.
     pub(crate) fn holds_back(&self, client: Client, now: Instant) -> Option<Taken> {
         let rate = self.shown.as_ref()?;
         rate.take(client, now).is_err().then(|| self.waiting.take()).flatten()

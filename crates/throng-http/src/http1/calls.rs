@@ -1,11 +1,11 @@
-//! The queue of wake-ups for the task that looks after connections: sockets that are ready, the commit that is durable.
+//! The queue of wake-ups for the task that serves connections: sockets that are ready, the commit that is durable.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Wake, Waker},
 };
 
-/// Stands for the commit among the keys of connections.
+/// The key of the commit, among those of connections.
 pub(super) const COMMIT: usize = usize::MAX;
 /// The key of the next batch: the loop has looked at its sockets.
 pub(super) const BATCH: usize = usize::MAX - 1;

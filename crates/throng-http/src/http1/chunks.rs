@@ -1,9 +1,9 @@
-//! The end of a body in chunks (RFC 9112 §7.1). The code that answers the request reads the content.
+//! Finds the end of a body in chunks (RFC 9112 §7.1). The code that answers the request reads the content.
 
 /// Hexadecimal digits of a chunk's size at most.
 const DIGITS_MAX: u8 = 15;
 
-/// The part that comes next of a body in chunks.
+/// The next part of a body in chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Next {
     /// The first digit of a chunk's size.
@@ -19,7 +19,7 @@ enum Next {
     Data(u64),
     DataReturn,
     DataFeed,
-    /// The beginning of a line of the trailer; an empty one ends the body.
+    /// The beginning of a trailer line; an empty one ends the body.
     Trailer,
     TrailerRest,
     TrailerFeed,
@@ -36,7 +36,7 @@ impl Chunks {
         self.0 == Next::Over
     }
 
-    /// Returns how many of these bytes belong to the body; `None` if they are not well formed.
+    /// Returns how many of these bytes belong to the body; `None` if they are malformed.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() && !self.is_over() {

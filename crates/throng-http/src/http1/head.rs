@@ -1,16 +1,16 @@
-//! The head of a request, without I/O: is it a plain one, which the fast path answers?
+//! The head of a request, without I/O: can the fast path answer it?
 
 use crate::{caller::Sender, request::rules};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{mem::MaybeUninit, ops::Range};
 
-/// Header fields of a plain request at most: as many as [`Head::telling`] has bits for.
+/// The most header fields of a plain request: as many as [`Head::telling`] has bits for.
 const FIELDS_MAX: usize = 48;
 
 /// The memory for the header fields of a head while it is examined.
 pub(super) struct Room<'a> {
     fields: [MaybeUninit<httparse::Header<'a>>; FIELDS_MAX],
-    /// A host that needs no look: a request of the same connection came with it.
+    /// A host that needs no check, because an earlier request of the connection had it.
     known_host: Option<&'a [u8]>,
 }
 
@@ -40,22 +40,22 @@ pub(super) struct Head<'a, 'room> {
     pub(super) target: &'a str,
     pub(super) path: &'a str,
     fields: &'room [httparse::Header<'a>],
-    /// The body, among the bytes that have come or will.
+    /// The range of the body among received and future bytes.
     pub(super) body: Range<usize>,
-    /// The client asks for the end of the connection.
+    /// True if the client asks for the end of the connection.
     pub(super) closes: bool,
     pub(super) sender: Sender<'a>,
-    /// A bit for each field that can tell a command something.
+    /// A bit for each field that may matter to a command.
     telling: u64,
 }
 
 impl<'a> Head<'a, '_> {
-    /// The header fields, as they came.
+    /// Returns the header fields as received.
     pub(super) fn fields(&self) -> impl ExactSizeIterator<Item = (&'a str, &'a [u8])> {
         self.fields.iter().map(|field| (field.name, field.value))
     }
 
-    /// The header fields that can tell a command something: all but those every client sends.
+    /// Returns the header fields that may matter to a command: all but those that every client sends.
     pub(super) fn telling(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (at, (name, value)) in self.fields().enumerate() {
@@ -70,7 +70,7 @@ impl<'a> Head<'a, '_> {
     }
 }
 
-/// Reads a head. Anything not plainly for the fast path is odd, so that one place judges all that is wrong with a request.
+/// Reads a head. Anything not clearly for the fast path is odd, so that only one place judges what is wrong with a request.
 pub(super) fn parse<'a, 'room>(
     bytes: &'a [u8],
     room: &'room mut Room<'a>,
@@ -107,7 +107,7 @@ pub(super) fn parse<'a, 'room>(
 }
 
 impl Head<'_, '_> {
-    /// Reads what its fields say; `None` if the length of the body, the connection's end, or the host, is not plainly said.
+    /// Reads its fields; `None` if the length of the body, the connection's end, or the host is not clear.
     fn read(&mut self, body_bytes_max: usize, known_host: Option<&[u8]>) -> Option<()> {
         let (mut length, mut has_type) = (None, false);
         let fields = self.fields;
@@ -177,17 +177,16 @@ impl Head<'_, '_> {
     }
 }
 
-/// Returns true if a field has this name, which is given in small letters.
-/// There is no branch for each byte, since this runs for every field.
+/// True if a field has this name, given in lower case. There is no branch for each byte, because this runs for every field.
 fn is<const LENGTH: usize>(name: &str, own: &[u8; LENGTH]) -> bool {
     <&[u8; LENGTH]>::try_from(name.as_bytes()).is_ok_and(|name| {
-        // Among the bytes that a name may hold, only letters differ by this bit.
+        // Among the bytes that a name may have, only letters differ by this bit.
         let differs = |so_far: u8, (byte, own): (&u8, &u8)| so_far | ((byte | 0x20) ^ own);
         name.iter().zip(own).fold(0, differs) == 0
     })
 }
 
-/// A live stream is asked for: its end is noticed by who reads ahead.
+/// True if a live stream is requested, whose client's leaving is noticed by reading ahead.
 fn is_stream(accept: &[u8]) -> bool {
     const MEDIA: &[u8] = b"text/event-stream";
     accept.windows(MEDIA.len()).any(|part| part.eq_ignore_ascii_case(MEDIA))

@@ -1,4 +1,4 @@
-//! The examination of requests that the fast path does not answer: it finds what is wrong, or how far the request extends.
+//! Examines requests that the fast path does not answer: finds what is wrong, or how far the request extends.
 
 use super::chunks::Chunks;
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 
 /// The preface of an HTTP/2 connection (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Header fields of a request at most, whoever answers it.
+/// The most header fields of a request, on any path.
 const FIELDS_MAX: usize = 100;
 
-/// The verdict on the received bytes, as far as the head tells.
+/// The verdict on the received bytes, as far as the head allows one.
 pub(crate) enum Judged {
     /// An HTTP/2 connection begins.
     Http2,
-    /// No request of which is known where it ends: whatever comes belongs to it, and the connection ends.
+    /// The end of the request is unknown: everything that arrives belongs to it, and the connection ends.
     Unreadable,
     /// The request is answered with this problem, and the connection ends.
     Wrong(Box<Problem>),
@@ -59,7 +59,7 @@ impl Extent {
         }
     }
 
-    /// All of the request has come.
+    /// True if all of the request has arrived.
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::All => false,
@@ -69,7 +69,7 @@ impl Extent {
     }
 }
 
-/// Judges what stands at the beginning of these bytes.
+/// Judges the request at the beginning of these bytes.
 pub(crate) fn judge(bytes: &[u8], limits: &Limits) -> Judged {
     if bytes.starts_with(PREFACE) {
         return Judged::Http2;
@@ -106,7 +106,7 @@ fn host(fields: &[httparse::Header<'_>], version: u8) -> Result<(), Box<Problem>
     Err(Problem::malformed(detail).at_field("Host").boxed())
 }
 
-/// RFC 9112 §6, without what it tolerates of older clients.
+/// Determines the extent by RFC 9112 §6, without its tolerance for older clients.
 fn extent(fields: &[httparse::Header<'_>], version: u8, head: usize, limits: &Limits) -> Result<Extent, Box<Problem>> {
     let wrong = |field: &str, detail: &str| {
         let detail = format!("{detail} Nothing was done.");

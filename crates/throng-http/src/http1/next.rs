@@ -30,7 +30,7 @@ pub(super) enum Next<'a> {
     Else(Else),
 }
 
-/// An action that waits until the commands before it are answered.
+/// An action that waits until earlier commands are answered.
 pub(super) enum Else {
     Read,
     /// The request ends at this byte, and not all of it has arrived.
@@ -71,7 +71,7 @@ pub(super) struct Other {
     pub(super) closes: bool,
 }
 
-/// Looks at what has come.
+/// Examines the received bytes.
 pub(super) fn look<'a>(input: &'a [u8], known_host: Option<&'a [u8]>, limits: &Limits) -> Next<'a> {
     let mut room = Room::new(known_host);
     let (head, body) = match request(input, &mut room, limits) {
@@ -79,7 +79,7 @@ pub(super) fn look<'a>(input: &'a [u8], known_host: Option<&'a [u8]>, limits: &L
         Err(other) => return Next::Else(other),
     };
     if head.method == "POST"
-        // A page's: the answer has to tell its browser more.
+        // A page's request needs further header fields in the answer.
         && head.sender.origin.is_none()
         && let Some(ApiPath::Member(kind, id, name)) = path::place(head.path)
     {
@@ -96,12 +96,12 @@ pub(super) fn look<'a>(input: &'a [u8], known_host: Option<&'a [u8]>, limits: &L
     Next::Else(other(&head, body))
 }
 
-/// Looks at a command as at any other request: it has to wait for more than its commit, or is refused.
+/// Examines a command like any other request: it has to wait for more than its commit, or is refused.
 pub(super) fn look_beyond_command(input: &[u8], limits: &Limits) -> Else {
     request(input, &mut Room::new(None), limits).map_or_else(|other| other, |(head, body)| other(&head, body))
 }
 
-/// Reads a request that is here; otherwise what is to be done instead.
+/// Reads a complete request; otherwise returns what to do instead.
 fn request<'a, 'room>(
     input: &'a [u8],
     room: &'room mut Room<'a>,
@@ -113,7 +113,7 @@ fn request<'a, 'room>(
     let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
     let head = match head::parse(input, room, limits.header_bytes_max, body_bytes_max) {
         Parsed::Partial => return Err(Else::Read),
-        // Half a greeting says no more than half a head.
+        // Half an HTTP/2 preface may still become another head.
         Parsed::Odd if input.len() < PREFACE.len() && PREFACE.starts_with(input) => return Err(Else::Read),
         Parsed::Odd => return Err(Else::HandOver),
         Parsed::Plain(head) => head,

@@ -20,15 +20,15 @@ use throng::driver::Charge;
 /// Bytes of answers that wait to leave together at most.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// A response whose head is written, and what is to come of it.
+/// A response whose head is written, and the rest of its body.
 pub(crate) struct Outgoing {
     body: Answer,
     /// A part of the body that was taken and is not written yet.
     rest: Bytes,
-    /// The memory of a large answer, until it is written.
+    /// The charge for a large answer, until it is written.
     charge: Option<Charge>,
     framing: Framing,
-    /// Bytes to come, where that was said.
+    /// The bytes still to come, if the length was set.
     left: Option<usize>,
     /// The connection closes after this response.
     pub(super) closes: bool,
@@ -88,7 +88,7 @@ impl Outgoing {
         let _ = outgoing.poll(output, &mut Context::from_waker(Waker::noop()));
     }
 
-    /// Writes what there is of the body.
+    /// Writes the available part of the body.
     pub(super) fn poll(&mut self, output: &mut Vec<u8>, context: &mut Context<'_>) -> Poll<io::Result<Written>> {
         if self.framing == Framing::Nothing {
             return Poll::Ready(Ok(Written::All));
@@ -125,7 +125,7 @@ impl Outgoing {
             Some(_) => return Poll::Ready(Err(io::Error::other("a response is shorter than it said"))),
         }
         self.charge = None;
-        // Asked again after it was full.
+        // Called again after the output was full.
         self.framing = Framing::Nothing;
         Poll::Ready(Ok(Written::All))
     }

@@ -1,4 +1,4 @@
-//! Connections that are ready: they go at once, wait unread for a batch, or are refused.
+//! Connections that are ready: they are admitted at once, wait unread for a batch, or are refused.
 
 use super::{
     direct::Direct,
@@ -18,11 +18,11 @@ use crate::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::task::{Context, Poll};
 
-/// The bytes that suffice to tell if a request is urgent.
+/// The bytes that suffice to see whether a request is urgent.
 const PEEK_BYTES: usize = 48;
 
 impl Direct {
-    /// Something has come of a connection, or it has to look whether it is to end.
+    /// Handles a connection with received bytes, or one that may have to end.
     pub(super) fn is_ready(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -41,7 +41,7 @@ impl Direct {
             self.guarded(key, Self::asks_on);
             return;
         }
-        // Requests before this one are answered first.
+        // Earlier requests are answered first.
         if member.is_busy() || member.ticket.is_some() {
             return;
         }
@@ -53,7 +53,7 @@ impl Direct {
         }
     }
 
-    /// Returns true if the bytes that have arrived begin a request that never waits.
+    /// True if the received bytes begin a request that never waits.
     fn is_urgent(&mut self, key: usize) -> bool {
         let Some(member) = self.members.get_mut(key).filter(|member| member.may_be_urgent) else {
             return false;
@@ -68,7 +68,7 @@ impl Direct {
         path.is_some_and(routes::is_urgent)
     }
 
-    /// Stands in the queue, if anything has come.
+    /// Puts a connection into the queue, if anything has arrived.
     fn wait(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -84,7 +84,7 @@ impl Direct {
         }
     }
 
-    /// Returns the client of the next request; `None` if its head has not said so yet, or the connection has left.
+    /// Returns the client of the next request; `None` if its head does not show it yet, or the connection has left.
     fn client(&mut self, key: usize) -> Option<Client> {
         let member = self.members.get(key)?;
         let connection = &member.open.connection;
@@ -95,11 +95,11 @@ impl Direct {
         let Some(name) = self.server.shared().client_header(connection).cloned() else {
             return Some(own);
         };
-        // Only its head can say it.
+        // Only the head can name it.
         self.read_head(key, |head| headers::client(&only(head, &name), &name).unwrap_or(own))
     }
 
-    /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection has left.
+    /// Reads the head of a connection's next request; `None` if it is incomplete, or the connection has left.
     fn read_head<R>(&mut self, key: usize, look: impl Fn(&Head<'_, '_>) -> R) -> Option<R> {
         loop {
             let member = self.members.get_mut(key)?;
@@ -132,7 +132,7 @@ impl Direct {
         }
     }
 
-    /// Looks after the connections that are admitted to this batch, and refuses those that would wait too long.
+    /// Serves the connections that are admitted to this batch, and refuses those that would wait too long.
     pub(super) fn work_off_queue(&mut self) {
         let server = self.server.clone();
         while let Some(key) = server.admission.next() {
@@ -151,7 +151,7 @@ impl Direct {
         }
     }
 
-    /// Refuses a connection's next request; of its body nothing is looked at.
+    /// Refuses a connection's next request, without reading its body.
     fn refuse(&mut self, key: usize, reason: Reason) {
         if self.members.get(key).is_some_and(|member| member.socket.is_some()) {
             return self.refuse_socket(key, reason);
@@ -182,9 +182,9 @@ impl Direct {
             self.look_after(key);
             return;
         }
-        // The answers of one connection leave together.
+        // The answers of one connection are sent together.
         self.send_done_of_others(key);
-        // Its last answer may not have gone at once: it asks again then.
+        // Its last answer may not have been sent at once; then it comes here again.
         let Some(member) = self.members.get_mut(key).filter(|member| !member.is_busy()) else {
             return;
         };
@@ -205,7 +205,7 @@ impl Direct {
         self.goes_on(key);
     }
 
-    /// A connection whose request was answered calls when the next one is here.
+    /// Has an answered connection woken by its next request.
     pub(super) fn goes_on(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;

@@ -1,4 +1,4 @@
-//! Refusals, prepared: what refuses may cost next to nothing.
+//! Prepared refusals, because a refusal may cost next to nothing.
 
 use super::response::{self, Framing};
 use crate::{access::cors, admission::Reason, problem::Problem};
@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use std::{borrow::Cow, time::Duration};
 
 pub(super) struct Refusal {
-    /// The wait that the refusal tells the client.
+    /// The pause suggested to the client.
     seconds: u64,
     pub(super) status: StatusCode,
     pub(super) problem: Problem,
@@ -22,7 +22,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// The one for this reason; `wait` is how long those that wait take.
+    /// Returns the refusal for this reason; `wait` is the present wait of other requests.
     pub(super) fn find(&mut self, reason: Reason, wait: Duration) -> &Refusal {
         let known = match reason {
             Reason::Overload => &mut self.overload,
@@ -48,7 +48,7 @@ impl Refusal {
         }
     }
 
-    /// Writes it down; with the origin of a page that may ask, so that it can read the refusal.
+    /// Writes it, with the origin of a page that may read it.
     pub(super) fn write(&self, output: &mut Vec<u8>, origin: Option<HeaderValue>, date: &[u8], closes: bool) {
         let framing = Framing::Length(self.body.len());
         let headers = match origin {

@@ -8,13 +8,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 pub(super) enum Framing {
     /// The number of bytes.
     Length(usize),
-    /// Chunks, because nobody knows yet.
+    /// Chunks, because the length is not known yet.
     Chunked,
     /// None, and no word of it: 1xx, 204, 304.
     Nothing,
 }
 
-/// A reply, 200, with the URL of its entity's owner where clients are told it.
+/// Writes a reply (200), with the URL of its entity's owner if clients get it.
 pub(super) fn reply(output: &mut Vec<u8>, body: &[u8], owner: Option<&HeaderValue>, date: &[u8], closes: bool) {
     output.reserve(192 + body.len());
     output.extend_from_slice(

@@ -1,4 +1,4 @@
-//! The bytes of a connection, as they come and go.
+//! The received and outgoing bytes of a connection.
 
 use crate::{
     connection::{BUFFER_BYTES, Coming, Connection, Input, KEPT_BYTES, Received, Stream, is_passing},
@@ -13,33 +13,33 @@ use std::{
 };
 use throng::driver::Charge;
 
-/// Room for what is read at once, at least.
+/// The least room for one read.
 const READ_BYTES: usize = BUFFER_BYTES / 4;
 
 /// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     Bytes,
-    /// The client has said all it will, or the connection is to end.
+    /// The client has announced its end, or the connection is to end.
     End,
 }
 
-/// A body that comes in pieces. It counts among those in flight until this is dropped.
+/// A body that arrives in pieces. It counts as in flight until this is dropped.
 pub(crate) struct ComingBody {
-    /// The end of its request among the bytes that come.
+    /// The end of its request among the received bytes.
     end: usize,
     coming: Coming<Rc<Connection>>,
     taken: Option<Charge>,
 }
 
 impl ComingBody {
-    /// The memory of a body that is here.
+    /// Returns the charge for a complete body.
     pub(super) fn into_charge(self) -> Option<Charge> {
         self.taken
     }
 }
 
-/// A connection's socket, what has come of it, and what is to go.
+/// A connection's socket, with received bytes and those to be sent.
 pub(crate) struct Wire {
     stream: Stream,
     server: Rc<Server>,
@@ -48,7 +48,7 @@ pub(crate) struct Wire {
     /// The number of bytes to be discarded when they arrive.
     unwanted: usize,
     output: Vec<u8>,
-    /// Bytes of it that have gone.
+    /// The number of bytes that were sent.
     sent: usize,
     /// The memory of large replies in it.
     charge: Option<Charge>,
@@ -73,7 +73,7 @@ impl Wire {
         }
     }
 
-    /// The same, of which this has come already.
+    /// Does the same with bytes that were already received.
     pub(crate) fn with(mut self, came: Bytes) -> Self {
         if !came.is_empty() {
             let behind = std::mem::replace(&mut self.input.bytes, came.into());
@@ -92,13 +92,13 @@ impl Wire {
         self.give_back_input();
     }
 
-    /// Does the same, also for bytes that have yet to arrive.
+    /// Does the same, including bytes that have yet to arrive.
     pub(super) fn pass_over(&mut self, count: usize) {
         self.unwanted = count.saturating_sub(self.input.len());
         self.advance(count - self.unwanted);
     }
 
-    /// The first bytes that have come, as far as they fit; none are done with.
+    /// Copies the first received bytes, as far as they fit, without consuming any.
     pub(super) fn peek<'a>(&self, first: &'a mut [u8]) -> &'a [u8] {
         let count = if self.input.is_empty() {
             self.stream.peek(first)
@@ -122,7 +122,7 @@ impl Wire {
         &mut self.output
     }
 
-    /// Holds the memory of a reply until it is gone.
+    /// Keeps the charge for a reply until it is sent.
     pub(super) fn hold(&mut self, charge: Option<Charge>) {
         match (&mut self.charge, charge) {
             (Some(held), Some(charge)) => held.join(charge),
@@ -131,12 +131,12 @@ impl Wire {
         }
     }
 
-    /// Something was written that has not gone.
+    /// True if written bytes were not sent yet.
     pub(super) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
 
-    /// All that was written is gone.
+    /// Notes that all written bytes were sent.
     pub(super) fn is_gone(&mut self) {
         self.charge = None;
     }
@@ -146,7 +146,7 @@ impl Wire {
         (std::mem::take(&mut self.output), self.charge.take())
     }
 
-    /// The request ends there, and not all of it has come.
+    /// Begins the body of a request that ends there and has not fully arrived.
     pub(super) fn body(&self, end: usize) -> ComingBody {
         ComingBody {
             end,
@@ -155,7 +155,7 @@ impl Wire {
         }
     }
 
-    /// Reads until all of a body is here; a problem if it is late, ends before, or finds no room.
+    /// Reads until a body is complete; a problem if it is late, ends early, or finds no room.
     pub(super) fn poll_body(
         &mut self,
         body: &mut ComingBody,
@@ -215,12 +215,12 @@ impl Wire {
         }
     }
 
-    /// Has this context woken once there is something to read; `false`: there may be already.
+    /// Has this context woken once there is something to read; `false`: there may be something already.
     pub(super) fn arm(&self, context: &mut Context<'_>) -> bool {
         self.stream.poll_read_ready(context).is_pending()
     }
 
-    /// Sends bytes that nothing else waits before, as many as go at once.
+    /// Sends as many bytes as possible at once. Nothing else must be waiting before them.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.stream.send_now(bytes) {
             Ok(count) => {
@@ -232,7 +232,7 @@ impl Wire {
         }
     }
 
-    /// Some of what was sent waits all the same.
+    /// True if some of what was sent still waits.
     pub(super) fn has_backlog(&self) -> bool {
         self.stream.has_backlog()
     }
@@ -274,14 +274,14 @@ impl Wire {
         flushed
     }
 
-    /// While a response comes slowly: writes what is there of it; ready when the client is gone.
+    /// Writes what is available of a slow response; ready when the client has left.
     pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let wrote = self.poll_write(context);
         self.output.drain(..std::mem::take(&mut self.sent));
         if let Poll::Ready(Err(error)) = wrote {
             return Poll::Ready(error);
         }
-        // A client that sends more than fits meanwhile is read again when it has its answer.
+        // Further bytes from the client are read after it has its answer.
         while self.input.len() < KEPT_BYTES {
             match ready!(self.poll_read(context)) {
                 Ok(ReadOutcome::Bytes) => {}

@@ -13,7 +13,7 @@ pub(super) struct CommandDoc {
     pub(super) body: Value,
 }
 
-/// The variants of an externally tagged enum; empty if the schema is not one.
+/// Returns the variants of an externally tagged enum; empty if the schema is not one.
 pub(super) fn of(schema: &Schema, definitions: &Map<String, Value>) -> Vec<CommandDoc> {
     let whole = resolve(schema.as_value(), definitions);
     let alone = [whole.clone()];
@@ -51,7 +51,7 @@ fn commands(variant: &Value) -> Vec<CommandDoc> {
     if let Some(names) = variant.get("enum").and_then(Value::as_array) {
         return names.iter().filter_map(unit).collect();
     }
-    // A variant with content is an object of one required property, its name.
+    // A variant with content is an object with one required property, its name.
     let required = variant.get("required").and_then(Value::as_array);
     let (Some([name]), Some(properties)) = (
         required.map(Vec::as_slice),

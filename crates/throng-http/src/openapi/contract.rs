@@ -5,12 +5,12 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use throng::{ActorKind, Kind, Registry};
 
-/// The name under which a type stands that is no enum.
+/// The name for a type that is no enum.
 const WHOLE: &str = "*";
 
-/// Returns the JSON Schemas of all that a service's kinds take, record and answer, also of hidden kinds and internal commands.
+/// Returns the JSON Schemas of everything that a service's kinds take, record and answer, including hidden kinds and internal commands.
 ///
-/// References point to `#/$defs/` of the same document. Names are sorted, so that two documents can be compared as text, too.
+/// References point to `#/$defs/` of the same document. Names are sorted, so that two documents can also be compared as text.
 #[must_use]
 pub fn contract(registry: &Registry, actors: &[ActorKind]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
@@ -110,7 +110,7 @@ impl Described {
     }
 }
 
-/// The events with their versions; without a schema those that are only read, and taken up to another name.
+/// Returns the events with their versions. Events that are only read, and upcast to another name, have no schema.
 fn events(schema: &Schema, versions: &[(&str, u16)], definitions: &Map<String, Value>) -> Map<String, Value> {
     let version = |name: &str| {
         versions
@@ -129,7 +129,7 @@ fn events(schema: &Schema, versions: &[(&str, u16)], definitions: &Map<String, V
     events
 }
 
-/// The variants of an enum by their names; the whole type where it is none.
+/// Returns the variants of an enum by their names; the whole type if it is none.
 fn variants(schema: &Schema, definitions: &Map<String, Value>) -> Map<String, Value> {
     let found = commands::of(schema, definitions);
     if found.is_empty() {

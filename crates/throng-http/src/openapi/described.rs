@@ -1,4 +1,4 @@
-//! An app's own routes, described for the document by the types their handlers take and give.
+//! Descriptions of an app's own routes for the OpenAPI document, by the types that their handlers take and return.
 
 use super::paths;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -10,8 +10,8 @@ type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// Descriptions of an app's own routes, for `/openapi.json` and `/docs`; give them to
 /// [`Gateway::describe`](crate::Gateway::describe).
 ///
-/// The routes themselves are mounted with [`Gateway::routes`](crate::Gateway::routes). Paths are axum's, `{name}` for a
-/// part; each such part is described as a string by itself.
+/// The routes themselves are mounted with [`Gateway::routes`](crate::Gateway::routes). Paths are axum's, `{name}` for a part; each such
+/// part is automatically described as a string.
 ///
 /// ```
 /// use schemars::JsonSchema;
@@ -57,7 +57,7 @@ pub struct Route {
 }
 
 impl Described {
-    /// None yet; they are shown together under this name.
+    /// Returns a group of descriptions, empty so far, which are shown under this name.
     #[must_use]
     pub fn new(name: impl Into<String>, about: impl Into<String>) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Described {
         self
     }
 
-    /// Method and path of each, as they were given: for a test that they are mounted.
+    /// Returns the method and path of each description: for a test that they are mounted.
     pub fn paths(&self) -> impl Iterator<Item = (&str, &str)> {
         self.routes.iter().map(|route| (route.method, route.path.as_str()))
     }
@@ -84,7 +84,7 @@ impl Described {
         json!({ "name": self.tag, "description": self.about })
     }
 
-    /// The paths' entries, merged into those there are.
+    /// Adds the paths' entries to those in the document.
     pub(super) fn write(&self, paths: &mut Map<String, Value>, generator: &mut SchemaGenerator) {
         for route in &self.routes {
             let operation = route.operation(&self.tag, generator);
@@ -111,7 +111,7 @@ impl Route {
         }
     }
 
-    /// `GET` on a path, and what it does in a few words.
+    /// Describes `GET` on a path, with a short summary.
     #[must_use]
     pub fn get(path: impl Into<String>, summary: impl Into<String>) -> Self {
         Self::new("GET", path, summary)
@@ -141,7 +141,7 @@ impl Route {
         Self::new("DELETE", path, summary)
     }
 
-    /// More than the summary says, in Markdown.
+    /// Adds a description in Markdown to the summary.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -184,28 +184,28 @@ impl Route {
         self
     }
 
-    /// An answer without a body, or with one that is not JSON.
+    /// Adds an answer without a body, or with one that is not JSON.
     #[must_use]
     pub fn answers(mut self, status: u16, description: impl Into<String>) -> Self {
         self.replies.push((status, description.into(), None));
         self
     }
 
-    /// Answers with a live stream (`text/event-stream`) whose events each have such a value as JSON for their data.
+    /// Adds a live stream (`text/event-stream`) whose events each have such a value as JSON data.
     #[must_use]
     pub fn streams<T: JsonSchema>(mut self, description: impl Into<String>) -> Self {
         self.streams = Some((description.into(), SchemaGenerator::subschema_for::<T>));
         self
     }
 
-    /// The entity behind it may say no.
+    /// Adds the rejections of the entity behind it.
     #[must_use]
     pub fn refuses<R: Rejection + JsonSchema>(mut self) -> Self {
         self.refuses = Some(SchemaGenerator::subschema_for::<R>);
         self
     }
 
-    /// A name no other operation of the document has: method and path in words.
+    /// Returns an id that no other operation of the document has: method and path in words.
     fn id(&self) -> String {
         let words = self.path.split(|letter: char| !letter.is_ascii_alphanumeric());
         let words = words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase);

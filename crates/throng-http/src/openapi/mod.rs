@@ -1,5 +1,4 @@
-//! The OpenAPI 3.1 document, generated from the types of the registry: one path a command and a query, nothing to keep in
-//! step by hand.
+//! The OpenAPI 3.1 document, generated from the types of the registry: a path for each command and query.
 
 mod commands;
 mod contract;
@@ -92,7 +91,7 @@ pub(crate) struct Known {
     pub(crate) admin_document: Option<Bytes>,
 }
 
-/// Describes a registry, and actors, but for the kinds that are hidden and the commands that are not public.
+/// Describes a registry and actors, without hidden kinds and commands that are not public.
 pub(crate) fn describe(
     registry: &Registry,
     actors: &[ActorKind],
@@ -208,7 +207,7 @@ fn administration(about: &About) -> Value {
     })
 }
 
-/// A kind, with the schemas of what it is asked.
+/// A kind, with the schemas of its messages.
 pub(crate) struct KindShown {
     pub(crate) name: &'static str,
     pub(crate) is_actor: bool,
@@ -216,7 +215,7 @@ pub(crate) struct KindShown {
     pub(crate) queries: Vec<Value>,
 }
 
-/// All kinds, also those that are hidden, and all their commands; what their schemas refer to stands in `#/definitions/`.
+/// Returns all kinds, including hidden ones, with all their commands. Their schemas refer to `#/definitions/`.
 pub(crate) fn kinds(registry: &Registry, actors: &[ActorKind]) -> (Vec<KindShown>, Map<String, Value>) {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/definitions".into();
@@ -326,7 +325,7 @@ fn prune(document: &mut Value) {
     }
 }
 
-/// The codes of a kind's rejections: its variants, or the type itself, as words joined by hyphens.
+/// Returns the codes of a kind's rejections: its variants, or the type itself, as words joined by hyphens.
 fn rejections(schema: &Schema, definitions: &Map<String, Value>) -> Vec<Refusal> {
     let mut found: Vec<_> = commands::of(schema, definitions)
         .into_iter()
@@ -346,7 +345,7 @@ fn rejections(schema: &Schema, definitions: &Map<String, Value>) -> Vec<Refusal>
     found
 }
 
-/// Objects are merged, lists joined, all else is replaced.
+/// Merges objects, joins lists, and replaces everything else.
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

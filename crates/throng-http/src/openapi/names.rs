@@ -1,4 +1,4 @@
-//! Names for types of several kinds that are called alike: `OrderRefusal` and `ConcertRefusal`, not `Refusal` and `Refusal2`.
+//! Names for types of the same name in several kinds: `OrderRefusal` and `ConcertRefusal`, not `Refusal` and `Refusal2`.
 
 use super::tidy::pascal;
 use schemars::Schema;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PREFIX: &str = "#/components/schemas/";
 
-/// Names each type after its kind where another type is called as it is. A type that several kinds share keeps its name.
+/// Prefixes a type's name with its kind if another type has the same name. A type that several kinds share keeps its name.
 pub(super) fn distinguish(document: &mut Value, kinds: &[(&str, Vec<&Schema>)]) {
     let Some(Value::Object(schemas)) = document.pointer("/components/schemas") else {
         return;
@@ -48,7 +48,7 @@ pub(super) fn distinguish(document: &mut Value, kinds: &[(&str, Vec<&Schema>)]) 
     }
 }
 
-/// The name a type has without the number that tells it from others.
+/// Returns the name of a type without the number that distinguishes it from others.
 fn base<'a>(name: &'a str, schemas: &Map<String, Value>) -> Option<&'a str> {
     let base = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
     (base != name && schemas.contains_key(base)).then_some(base)
@@ -72,7 +72,7 @@ fn reach<'a>(schema: &Value, schemas: &'a Map<String, Value>, reached: &mut BTre
     }
 }
 
-/// Has each reference name what its component is called now.
+/// Updates each reference to the new name of its component.
 fn refer(part: &mut Value, renamed: &BTreeMap<String, String>) {
     match part {
         Value::Object(members) => {

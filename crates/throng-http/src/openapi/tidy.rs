@@ -1,4 +1,4 @@
-//! A document as the usual generators of clients take it. JSON Schema allows more than they read.
+//! Adapts a document to the usual client generators, which read less than JSON Schema allows.
 
 use schemars::{Schema, transform::transform_subschemas};
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ fn mend_within(part: &mut Value) {
     }
 }
 
-/// Generators name the type of an answer that is null, and do not write that type: it becomes any answer.
+/// Replaces an answer that is null by any answer: generators name the former type, but do not write it.
 fn mend(schema: &mut Value) {
     if *schema == json!({ "type": "null" }) {
         *schema = json!({});
@@ -42,8 +42,8 @@ fn mend(schema: &mut Value) {
     }
 }
 
-/// Generators refuse a schema that is `true`, and a default of null where null is not allowed. `{}` means the same as `true`, and a field
-/// without a default may be absent as well.
+/// Mends a schema for generators. They refuse a schema that is `true`, and a default of null if null is not allowed. `{}` means the same as
+/// `true`, and a field without a default may be absent as well.
 fn mend_schema(schema: &mut Schema) {
     let members = schema.ensure_object();
     if members.get("default").is_some_and(Value::is_null) {
@@ -61,8 +61,8 @@ fn mend_schema(schema: &mut Schema) {
     }
 }
 
-/// Gives the content of each variant of an enum a name of its own: `AccountRejection` has `AccountRejectionBalanceTooLow`. Generators make a
-/// type of it either way, and some find no name for one without.
+/// Names the content of each variant of an enum: `AccountRejection` gets `AccountRejectionBalanceTooLow`. Generators make a type of it in
+/// any case, and some find no name for it.
 fn name_contents(schemas: &mut Map<String, Value>) {
     let taken: Vec<String> = schemas.keys().cloned().collect();
     let mut named = Map::new();

@@ -14,7 +14,7 @@ use throng::{
     projection::{EventOffset, SkipError},
 };
 
-/// When an engine that cannot be asked may be asked again.
+/// The pause suggested while the engine is unavailable.
 const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
 
 /// The engine's answer as a problem, in a box.
@@ -69,7 +69,7 @@ impl Problem {
                 &catalog::QUARANTINED,
                 format!("{address} is quarantined by an operator or the engine. Nothing was done."),
             ),
-            // Stored data of the entity cannot be read. The place of the damage is not for everybody.
+            // Stored data of the entity cannot be read. Clients do not get the place of the damage.
             Error::Quarantined { address, seq: 0, .. } => {
                 let detail = format!("{address} is quarantined: what is stored of it cannot be read.");
                 Self::of(&catalog::QUARANTINED, detail)
@@ -78,7 +78,7 @@ impl Problem {
         }
     }
 
-    /// 503: something stored cannot be read. The client is told what; why, with files and addresses, goes to the log.
+    /// Returns a 503 for stored data that cannot be read. The client gets `what`; `why`, with files and addresses, goes to the log.
     #[must_use]
     pub fn of_journal(what: &str, why: &throng::journal::Error) -> Self {
         tracing::error!("{what} {why}");
@@ -87,7 +87,7 @@ impl Problem {
         problem
     }
 
-    /// 503: the store's file is as large as it was.
+    /// Returns a 503: the store's file could not be compacted, and is unchanged.
     #[must_use]
     pub(crate) fn not_compacted(why: &throng::journal::Error) -> Self {
         Self::of(&catalog::UNAVAILABLE, sentence(&why.to_string()))
@@ -103,7 +103,7 @@ impl Problem {
     }
 
     fn of_rejection(rejection: JsonRejection) -> Self {
-        // An entity's "no" is the asker's to handle; anything but 4xx would say something else.
+        // An entity's rejection is the caller's to handle, so its status must be a 4xx.
         let status = if (400..500).contains(&rejection.status) {
             rejection.status
         } else {
@@ -122,7 +122,7 @@ impl Problem {
         problem
     }
 
-    /// A part of a request that cannot be read, and why, in serde's words.
+    /// Returns the problem of a malformed part of a request, with serde's explanation.
     pub(crate) fn unreadable(what: &str, why: &str) -> Self {
         let mut problem = Self::of_malformed(why);
         problem.detail = format!("{what} cannot be read: {why}.");
@@ -153,7 +153,7 @@ pub(crate) fn title(code: &str) -> String {
     capital(&code.replace(['-', '_'], " "))
 }
 
-/// With a capital letter and a full stop.
+/// Returns the text with a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut sentence = capital(text);
     if !sentence.ends_with(['.', '!', '?']) {

@@ -1,4 +1,4 @@
-//! Problem details (RFC 9457): every error is a sentence a person understands, with a stable type.
+//! Problem details (RFC 9457): every error has a stable type and a sentence that a person understands.
 
 mod catalog;
 mod engine;
@@ -18,14 +18,13 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, time::Duration};
 
-/// An answer, or why there is none.
+/// An answer, or the problem in its place.
 pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
 /// An error answer: the content of `application/problem+json`.
 ///
-/// Its `type` is a relative reference below `/problems/`, where the gateway explains it; an entity's "no" has the type
-/// `/problems/{code}` after its [`Rejection::code`](throng::model::Rejection::code). An app's handlers return it
-/// with `?` from an `ask`:
+/// Its `type` is a relative reference below `/problems/`, where the gateway explains it. An entity's rejection has the type
+/// `/problems/{code}` with its [`Rejection::code`](throng::model::Rejection::code). An app's handlers return it with `?` from an `ask`:
 ///
 /// ```
 /// # use throng::{Engine, model::{Entity, Error}};
@@ -47,14 +46,14 @@ pub struct Problem {
     rejection: Option<Box<RawValue>>,
     retry_after: Option<Duration>,
     allow: Option<HeaderValue>,
-    /// The URL of the owner of the entity that said no, where clients are told it.
+    /// The URL of the owner of the entity that refused, if clients get it.
     owner: Option<Box<HeaderValue>>,
-    /// The answer asks for an upgrade to WebSocket.
+    /// True if the answer asks for an upgrade to WebSocket.
     upgrade: bool,
 }
 
 impl Problem {
-    /// A problem of an app's own: the last part of its type, the HTTP status and a sentence.
+    /// Returns a problem of an app's own: the last part of its type, the HTTP status and a sentence.
     #[must_use]
     pub fn new(
         slug: impl Into<Cow<'static, str>>,
@@ -147,7 +146,7 @@ impl Problem {
         )
     }
 
-    /// Returns true if it is about a kind, command or query that this program does not know.
+    /// True if it concerns a kind, command or query that this program does not know.
     pub(crate) fn is_unknown_name(&self) -> bool {
         let entries = [
             &catalog::UNKNOWN_KIND,
@@ -239,7 +238,7 @@ impl Problem {
         Self::of(&catalog::HEADER_TOO_LARGE, detail)
     }
 
-    /// Not let in by admission; `wait` is how long those that wait take.
+    /// Returns the problem of a request that admission refused; `wait` is the present wait of other requests.
     pub(crate) fn refused(reason: Reason, wait: Duration) -> Self {
         match reason {
             Reason::Overload => Self::overloaded("Too much is waiting. Nothing was done; try again later.", wait),
@@ -252,7 +251,7 @@ impl Problem {
         }
     }
 
-    /// A client has asked as often as it may in a second.
+    /// Returns the problem of a client that has exceeded its rate.
     pub(crate) fn too_often(who: &str, what: &str, a_second: u32, retry_after: Duration) -> Self {
         let detail = format!("{who} may {what} {a_second} times a second, and did more often. Nothing was done.");
         let mut problem = Self::of(&catalog::TOO_MANY_REQUESTS, detail);
@@ -266,13 +265,13 @@ impl Problem {
         problem
     }
 
-    /// 401: it is not known who asks, for this reason.
+    /// Returns a 401: the caller is not authenticated, for this reason.
     #[must_use]
     pub fn unauthorized(detail: impl Into<String>) -> Self {
         Self::of(&catalog::UNAUTHORIZED, detail).at_field("Authorization")
     }
 
-    /// 403: who asks may not do this, for this reason.
+    /// Returns a 403: the caller may not do this, for this reason.
     #[must_use]
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::of(&catalog::FORBIDDEN, detail)
@@ -342,7 +341,7 @@ impl Problem {
         )
     }
 
-    /// Says when trying again may make sense: `Retry-After`, in whole seconds.
+    /// Sets `Retry-After`, in whole seconds.
     #[must_use]
     pub fn retry_after(mut self, pause: Duration) -> Self {
         self.retry_after = Some(pause);
@@ -356,14 +355,14 @@ impl Problem {
         self
     }
 
-    /// Names the request it came of.
+    /// Sets the request that it belongs to.
     #[must_use]
     pub fn at_instance(mut self, path: impl Into<String>) -> Self {
         self.instance = Some(path.into());
         self
     }
 
-    /// Names the owner of the entity that said no.
+    /// Sets the owner of the entity that refused.
     pub(crate) fn owned_by(&mut self, owner: Option<HeaderValue>) {
         self.owner = owner.map(Box::new);
     }
@@ -374,7 +373,7 @@ impl Problem {
         self.status
     }
 
-    /// The sentence that tells a person what happened.
+    /// Returns the sentence that explains the error.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
@@ -386,7 +385,7 @@ impl Problem {
         &self.slug
     }
 
-    /// The methods that are possible, of a request of another one.
+    /// Returns the allowed methods, for a request with another one.
     pub(crate) fn allowed(&self) -> Option<&str> {
         self.allow.as_ref()?.to_str().ok()
     }
@@ -430,7 +429,7 @@ impl Problem {
     }
 }
 
-/// Whole seconds, rounded up, at least one: what `Retry-After` can say.
+/// Returns whole seconds, rounded up, at least one, for `Retry-After`.
 fn seconds_up(duration: Duration) -> u64 {
     (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
 }

@@ -1,4 +1,4 @@
-//! The location of an error in JSON, read from the sentence that reports it.
+//! The location of an error in JSON, parsed from the error's text.
 
 /// The place named by a sentence.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ fn field(sentence: &str) -> Option<String> {
         Some((path, why)) if is_path(path) => (Some(path), why),
         _ => (None, sentence),
     };
-    // serde names a field it misses or does not know between back quotes, right after these words.
+    // serde names a missing or unknown field between back quotes, right after these words.
     let named = ["missing field `", "unknown field `", "duplicate field `"];
     let named = named
         .iter()

@@ -12,10 +12,10 @@ use std::{
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The header that limits the time the asker waits.
 const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
-/// The same, as older clients say it.
+/// The same header as older clients write it.
 const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
 
-/// Refuses a field that stands twice and says what a request is, who asks, or which page sends it: one would be checked, the other believed.
+/// Refuses a repeated field that defines the request, its caller or its page: one would be checked, and the other used.
 pub(crate) fn are_single(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     for (field, name) in [
         ("Host", header::HOST),
@@ -28,7 +28,7 @@ pub(crate) fn are_single(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     Ok(())
 }
 
-/// Refuses a field of this name that stands twice.
+/// Refuses a repeated field of this name.
 pub(crate) fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> Result<(), Box<Problem>> {
     if headers.get_all(name).iter().nth(1).is_none() {
         return Ok(());
@@ -37,7 +37,7 @@ pub(crate) fn is_single(headers: &HeaderMap, name: &HeaderName, field: &str) -> 
     Err(Problem::malformed(detail).at_field(field).boxed())
 }
 
-/// Returns true if there are no fields, or only an idempotency key.
+/// True if there are no fields, or only an idempotency key.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     headers.is_empty() || headers.keys().all(|name| *name == IDEMPOTENCY_KEY)
 }
@@ -59,9 +59,9 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Box
     Ok(Some(key))
 }
 
-/// Returns true if a field of this name limits the time the asker waits.
+/// True if a field of this name limits the wait for the answer.
 pub(crate) fn is_timeout(name: &str) -> bool {
-    // Names are told apart by their lengths first: most need no comparison.
+    // Compares the lengths first: most names need no further comparison.
     match name.len() {
         15 => name.eq_ignore_ascii_case(REQUEST_TIMEOUT.as_str()),
         17 => name.eq_ignore_ascii_case(X_REQUEST_TIMEOUT.as_str()),
@@ -97,7 +97,7 @@ pub(crate) fn timeout(headers: &HeaderMap, default: Duration, longest: Duration)
     })
 }
 
-/// `2`, `0.5`, `2s`, `500ms`: more than nothing.
+/// Parses `2`, `0.5`, `2s`, `500ms`: more than zero.
 fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let (number, unit_seconds) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -113,7 +113,8 @@ fn duration(text: &str) -> Option<Duration> {
         .filter(|duration| !duration.is_zero())
 }
 
-/// The body must say that it is JSON, also an empty one: a browser lets a page of any site send what says less. It is UTF-8 and not compressed.
+/// Checks that the body says that it is JSON, even an empty one: a browser lets a page of any site send other types. It must be UTF-8 and
+/// uncompressed.
 pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     let text = match headers.get(header::CONTENT_TYPE) {
         Some(value) if value == "application/json" => return uncoded(headers),
@@ -133,7 +134,7 @@ pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     }
 }
 
-/// The body is as it was written: it is not compressed.
+/// Checks that the body is not compressed.
 pub(crate) fn uncoded(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let text = String::from_utf8_lossy(value.as_bytes());
@@ -145,7 +146,7 @@ pub(crate) fn uncoded(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     Ok(())
 }
 
-/// The body's text is UTF-8, as far as its media type says.
+/// Checks that the body's text is UTF-8, as far as its media type says.
 pub(crate) fn is_utf8(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     for parameter in media.unwrap_or_default().split(';').skip(1) {
@@ -165,8 +166,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The client that a trusted header names: its last element, which the nearest of several proxies has added. An address is one
-/// however it is written, with whatever port; `None`: the header names nobody.
+/// Returns the client that a trusted header names: its last element, which the nearest of several proxies has added. An address is
+/// recognized in any notation and with any port; `None`: the header names no client.
 pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Option<Client> {
     if let Some(address) = client_address(headers, name) {
         return Some(client_named(address));
@@ -174,11 +175,11 @@ pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Option<Client> {
     let named = last_element(headers, name);
     let mut hasher = std::hash::DefaultHasher::new();
     named.hash(&mut hasher);
-    // Whoever is named is not this machine itself.
+    // A named client is never this machine itself.
     (!named.is_empty()).then(|| hasher.finish() | 1)
 }
 
-/// The address of the client such a header names; `None` if it names it in another way, for example by a key.
+/// Returns the address of the client that such a header names; `None` if it is not an address, for example a key.
 pub(crate) fn client_address(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
     let text = std::str::from_utf8(last_element(headers, name)).ok()?;
     let of_socket = || Some(text.parse::<SocketAddr>().ok()?.ip());
@@ -199,12 +200,12 @@ fn last_element<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
     elements.next().unwrap_or_default().trim_ascii()
 }
 
-/// The length the body is said to have.
+/// Returns the announced length of the body.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// The client asks for a live stream.
+/// True if the client asks for a live stream.
 pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     accepts(headers, "text/event-stream")
 }
@@ -222,7 +223,7 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The client has what this tag stands for (RFC 9110 §13.1.2: weak tags are as good).
+/// True if the client has the version with this tag (RFC 9110 §13.1.2: weak tags suffice).
 pub(crate) fn knows(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
     let own = tag.to_str().map(opaque).unwrap_or_default();
@@ -233,12 +234,12 @@ pub(crate) fn knows(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     })
 }
 
-/// The client asks for a page.
+/// True if the client asks for a page.
 pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     accepts(headers, "text/html")
 }
 
-/// The client takes metrics in the newer format, too.
+/// True if the client accepts metrics in the newer format, too.
 pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     accepts(headers, "application/openmetrics-text")
 }

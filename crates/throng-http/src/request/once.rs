@@ -8,7 +8,7 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use throng::{Handle, model::Entity};
 
-/// An app's route takes the request's `Idempotency-Key` by this extractor: with one, its command takes effect once.
+/// The request's `Idempotency-Key`, as an extractor for an app's route. With a key, the route's command takes effect once.
 ///
 /// The key is read as the gateway's own routes read it: one of 1 to 255 visible ASCII characters, quoted or not. Any other is
 /// refused with 400 (`malformed`). It is its caller's own, by these routes, too: the same key of another caller is another one.
@@ -17,7 +17,7 @@ use throng::{Handle, model::Entity};
 pub struct Once(Option<String>);
 
 impl Once {
-    /// The entity, asked under the request's key if it has one.
+    /// Returns the entity's handle, with the request's key if it has one.
     #[must_use]
     pub fn of<E: Entity>(self, entity: Handle<E>) -> Handle<E> {
         match self.0 {
@@ -26,7 +26,7 @@ impl Once {
         }
     }
 
-    /// The request's key, if it has one, as its caller's own: not as it was written.
+    /// Returns the request's key, if it has one, qualified by its caller, and so not as it was written.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         self.0.as_deref()

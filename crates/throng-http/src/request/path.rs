@@ -1,4 +1,4 @@
-//! Paths of the generic routes, matched on the raw path; only an id or name with a `%` is decoded.
+//! Paths of the generic routes, matched undecoded. Only an id or name with a `%` is decoded.
 
 use crate::problem::{Answered, Problem};
 use percent_encoding::percent_decode_str;
@@ -18,7 +18,7 @@ pub(crate) enum ApiPath<'a> {
 /// Matches a path; `None` if it is none of the generic routes'.
 pub(crate) fn place(path: &str) -> Option<ApiPath<'_>> {
     let rest = path.strip_prefix("/api/")?;
-    // Bytes, since a slash is one: this is done for every command. A vectored search is slower for parts as short as these.
+    // Compares bytes, since this runs for every command. A vectored search is slower for parts as short as these.
     let split = |part: &str| part.as_bytes().iter().position(|byte| *byte == b'/');
     let Some(end) = split(rest) else {
         return (!rest.is_empty()).then_some(ApiPath::Kind(rest));
@@ -38,7 +38,7 @@ pub(crate) fn place(path: &str) -> Option<ApiPath<'_>> {
     }
 }
 
-/// Decodes a part of a path; `None` if what comes out is not UTF-8.
+/// Decodes a part of a path; `None` if the result is not UTF-8.
 pub(crate) fn decode(part: &str) -> Option<Cow<'_, str>> {
     if part.contains('%') {
         percent_decode_str(part).decode_utf8().ok()

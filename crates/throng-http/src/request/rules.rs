@@ -1,13 +1,13 @@
-//! Rules for a request's target and host, the same for everybody who reads heads.
+//! Rules for a request's target and host, shared by all parsers of heads.
 
-/// In a path as clients send it: what RFC 3986 allows there, and the brackets and bars that browsers leave as they are.
+/// The bytes allowed in a path: those of RFC 3986, and the brackets and bars that browsers leave as they are.
 const PATH: u8 = 1;
 /// In a query: browsers leave more as it is.
 const QUERY: u8 = 2;
 /// In a host's name or address.
 const HOST: u8 = 4;
 
-/// The places (`PATH`, `QUERY`, `HOST`) in which each byte may stand.
+/// The parts (`PATH`, `QUERY`, `HOST`) in which each byte is allowed.
 static ALLOWED: [u8; 256] = allowed();
 
 const fn allowed() -> [u8; 256] {
@@ -36,7 +36,7 @@ const fn allowed() -> [u8; 256] {
     table
 }
 
-/// All of these bytes may stand there. Without a branch a byte: this is done for every request.
+/// True if all of these bytes are allowed there. It has no branch for each byte, since it runs for every request.
 fn all(bytes: &[u8], place: u8) -> bool {
     bytes
         .iter()
@@ -44,8 +44,8 @@ fn all(bytes: &[u8], place: u8) -> bool {
         == place
 }
 
-/// A target without its query, if a request may have this target: path and query, or an absolute URL; no fragment, and nothing that
-/// has to be percent-encoded.
+/// Returns a target without its query, if it is valid: path and query, or an absolute URL, without a fragment and without bytes that have
+/// to be percent-encoded.
 pub(crate) fn path_of(target: &str) -> Option<&str> {
     // A path holds no question mark.
     if all(target.as_bytes(), PATH) {
@@ -55,7 +55,7 @@ pub(crate) fn path_of(target: &str) -> Option<&str> {
     (all(path.as_bytes(), PATH) && all(query.as_bytes(), QUERY)).then_some(path)
 }
 
-/// A number in digits and nothing else.
+/// Parses a number that consists of digits alone.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for digit in digits {
@@ -68,7 +68,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     (!digits.is_empty()).then_some(number)
 }
 
-/// Returns true if this can be the value of `Host`: a name or an IP address, with or without a port, or nothing.
+/// True if this is a valid `Host`: a name or an IP address, with or without a port, or nothing.
 pub(crate) fn is_host(host: &[u8]) -> bool {
     let (name, port) = match host.iter().rposition(|byte| *byte == b':') {
         Some(colon) if host.last() != Some(&b']') => (&host[..colon], &host[colon + 1..]),

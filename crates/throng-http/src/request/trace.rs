@@ -1,4 +1,4 @@
-//! W3C trace context: the request that a command is a part of, and the request's own span.
+//! W3C trace context: the request that a command belongs to, and the request's own span.
 
 use crate::{
     kinds::Kinds,
@@ -16,7 +16,7 @@ use throng::spans::{Attribute, Span, SpanKind, TraceContext, Tracer};
 /// The header field.
 pub(crate) const TRACEPARENT: http::HeaderName = http::HeaderName::from_static("traceparent");
 
-/// Reads a `traceparent`; `None` if it is not well formed: such a one is ignored.
+/// Reads a `traceparent`; `None` if it is malformed, and so ignored.
 pub(crate) fn parent(text: &str) -> Option<TraceContext> {
     text.trim().parse().ok()
 }
@@ -26,7 +26,7 @@ pub(crate) fn parent_of(headers: &HeaderMap) -> Option<TraceContext> {
     headers.get(TRACEPARENT).and_then(|value| parent(value.to_str().ok()?))
 }
 
-/// The span that a command runs in for the log, if its request is a part of a trace.
+/// Returns the log's span of a command, if its request is part of a trace.
 pub(crate) fn log_span(parent: Option<TraceContext>, kind: &str, id: &str, command: &str) -> Option<tracing::Span> {
     let parent = parent?;
     Some(tracing::info_span!(
@@ -40,12 +40,13 @@ pub(crate) fn log_span(parent: Option<TraceContext>, kind: &str, id: &str, comma
     ))
 }
 
-/// A request's span, until the request is answered. It is small where nothing is traced.
+/// A request's span, until the request is answered. It is small without tracing.
 #[derive(Default)]
 pub(crate) struct RequestSpan {
-    /// The parent and the span, if there is one of them.
+    /// The parent and the span, if there is either.
     begun: Option<Box<Begun>>,
-    /// The command, by the indices of its kind and of its name, once both are known to exist. Set where requests are traced.
+    /// The indices of the command's kind and name, once both are known to exist. Set by the loop that serves the request, if requests are
+    /// traced.
     command: Cell<Option<(u16, u16)>>,
     /// The request is a command of a WebSocket. Set where requests are traced.
     pub(crate) is_message: bool,
@@ -55,7 +56,7 @@ struct Begun {
     parent: Option<TraceContext>,
     /// The span, if its trace is sampled.
     context: Option<TraceContext>,
-    /// The entity's id, where spans say it.
+    /// The entity's id, if spans show it.
     id: Option<String>,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct RequestEnd<'a> {
     pub(crate) route: RequestRoute<'a>,
     pub(crate) status: StatusCode,
     pub(crate) problem: Option<&'a Problem>,
-    /// The time since its arrival, if that is known.
+    /// The time since its arrival, if known.
     pub(crate) took: Option<Duration>,
 }
 
@@ -99,7 +100,7 @@ impl OwnRoutes {
 }
 
 impl RequestSpan {
-    /// Begins the span of a request about an entity. The log's span names the parent, also where nothing is traced.
+    /// Begins the span of a request about an entity. The log's span names the parent even without tracing.
     pub(crate) fn begin(
         tracer: Option<&Tracer>,
         parent: Option<TraceContext>,
@@ -118,7 +119,7 @@ impl RequestSpan {
         }
     }
 
-    /// The span behind a pointer, to keep small what waits for a commit. `None`: nothing of it is known, as where nothing is traced.
+    /// Returns the span in a box, to keep small what waits for a commit; `None` if there is nothing to keep.
     pub(crate) fn boxed(self) -> Option<Box<Self>> {
         let is_known = self.begun.is_some() || self.command.get().is_some() || self.is_message;
         is_known.then(|| Box::new(self))
@@ -133,13 +134,13 @@ impl RequestSpan {
         self.begun.as_ref()?.context
     }
 
-    /// The request asks for this command of a kind: their indices.
+    /// Notes the command that the request asks for, by the indices of its kind and name.
     pub(crate) fn asks_for(&self, kind: usize, command: Option<usize>) {
         let command = command.and_then(|command| u16::try_from(command).ok());
         self.command.set(u16::try_from(kind).ok().zip(command));
     }
 
-    /// Exports the span of a request that is answered now, if it is sampled, slow or refused.
+    /// Exports the span of a request that is just answered, if it is sampled, slow or refused.
     pub(crate) fn end(&self, tracer: &Tracer, kinds: &Kinds, end: &RequestEnd<'_>) {
         let is_refused = end.status.is_server_error() || end.status == StatusCode::TOO_MANY_REQUESTS;
         let took = micros(end.took.unwrap_or_default());
@@ -200,7 +201,7 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The path without what clients choose: only names that the service has are said.
+/// Returns the path with placeholders for parts that clients choose.
 fn template(kinds: &Kinds, path: &str) -> String {
     let kind = |kind| kinds.find(kind).map(|(_, names)| names);
     let known = match path::place(path) {

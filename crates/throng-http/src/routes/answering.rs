@@ -1,4 +1,4 @@
-//! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
+//! A request on its way to its answer. Thousands may be waiting at once, so little is kept of each.
 
 use super::{
     app::panic_text,
@@ -36,7 +36,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
     reason = "the large variant is the usual one, and a box would cost each command an allocation"
 )]
 pub(crate) enum Answering {
-    /// A command that waits for its body, its turn or its entity.
+    /// A command that waits for its body, its batch or its entity.
     Staging(Rc<Server>, Boxed<Executed>),
     /// A command that waits for its commit, mostly.
     Executed(Rc<Server>, Executed),
@@ -50,13 +50,13 @@ pub(crate) struct Executed {
     headers: HeaderMap,
 }
 
-/// Answers a request. A command that has to wait for nothing is executed here and now.
+/// Answers a request. A command that has to wait for nothing is executed at once.
 pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: Request<RequestBody>) -> Answering {
     let names = &server.shared().guard.names;
     let is_administration = is_administration(server, request.uri().path());
     let is_service = Part::of(connection.accepted_by(), is_administration) == Part::Service;
     let origin = request.headers().get(header::ORIGIN).filter(|_| is_service);
-    // A page of another origin that is allowed: its browser has to be told so.
+    // A page of an allowed other origin: its browser needs further header fields.
     let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
         return answer_same_origin(server, connection, request);
     };
@@ -98,8 +98,8 @@ fn answer_same_origin(server: &Rc<Server>, connection: &Rc<Connection>, request:
     }
 }
 
-/// Executes a command. Boxed: what it needs until then is done with before the next request's, so that all that need not wait use the
-/// same memory.
+/// Executes a command. Boxed: most commands are done with their memory before the next request, so that all that need not wait use the same
+/// memory.
 fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut body: RequestBody) -> Boxed<Executed> {
     Box::pin(async move {
         let path = parts.uri.path();
@@ -112,7 +112,7 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
             };
             let body = CommandBody::Coming(&mut body, &parts.headers);
             let mut staging = pin!(stage(&server, &connection, &command, body));
-            // A panic ends this request: where its stream is accepted, it would end all of its connection.
+            // A panic ends this request only; where its stream is accepted, it would end the whole connection.
             poll_fn(|context| {
                 let poll = || staging.as_mut().poll(context);
                 catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {

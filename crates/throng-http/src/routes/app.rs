@@ -45,7 +45,7 @@ pub(crate) struct Handling {
     path: Box<str>,
     /// Its client is a browser that looks at `/`.
     is_page: bool,
-    /// The listener by which it came.
+    /// The listener on which it arrived.
     accepted_by: AcceptedBy,
     arrived: Instant,
     log: Option<Box<Entry>>,
@@ -55,7 +55,7 @@ pub(crate) struct Handling {
     held: Option<ShownCredentials>,
 }
 
-/// Gives a request to its handler at once; the request back if it has to wait for its turn, or is not an app's.
+/// Passes a request to its handler at once; returns it if it has to wait for its batch, or is not an app's.
 pub(crate) fn handle_now(
     server: &Rc<Server>,
     connection: &Connection,
@@ -66,13 +66,13 @@ pub(crate) fn handle_now(
     let RequestBody::Here(body) = request.body() else {
         return Err(request);
     };
-    // A rate is asked where it can be answered.
+    // Rates are checked where a refusal can be answered.
     let is_free = server.shared().request_rate.is_none() && server.shared().caller_rate.is_none();
     let is_free = is_free && server.has_room_for_reply().is_ok();
     let Some(router) = server.router.as_ref().filter(|_| is_apps && is_free) else {
         return Err(request);
     };
-    // A page of another origin, or who is not let in, is told more on the other way.
+    // A page of another origin, or a refused caller, gets more on the other path.
     if request.headers().contains_key(header::ORIGIN) {
         return Err(request);
     }
@@ -103,7 +103,7 @@ pub(crate) fn handle_now(
     Ok(handling)
 }
 
-/// Gives a request to its handler, once its body is here and it has its turn.
+/// Passes a request to its handler, once its body has arrived and its batch has come.
 pub(super) async fn handle(
     server: &Rc<Server>,
     connection: &Connection,
@@ -156,7 +156,7 @@ pub(super) async fn handle(
     poll_fn(|context| handling.poll(server, context)).await
 }
 
-/// Counts an app's route that is asked by the listener for administration as administration.
+/// Returns the route for the metrics. An app's route on the listener for administration counts as administration.
 fn route(accepted_by: AcceptedBy) -> Route {
     if accepted_by.is_admin { Route::Other } else { Route::App }
 }
@@ -200,7 +200,7 @@ impl Handling {
         }
     }
 
-    /// Its answer, once there is one.
+    /// Returns its answer, once there is one.
     pub(crate) fn poll(&mut self, server: &Rc<Server>, context: &mut Context<'_>) -> Poll<Response<Answer>> {
         let answering = Pin::new(&mut self.answering);
         let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
@@ -228,7 +228,7 @@ impl Handling {
         Poll::Ready(conclude(server, &self.path, seen, answered))
     }
 
-    /// The router's own "no" says what is wrong, as every other does.
+    /// Replaces the router's bare refusals by problems.
     fn looked_over(&mut self, server: &Rc<Server>, response: axum::response::Response) -> Answered<Response<Answer>> {
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => nothing(&self.path, &self.method, || {
@@ -252,7 +252,7 @@ impl Handling {
     }
 }
 
-/// Answers a path that has no route: the index for `/`, otherwise a problem.
+/// Answers a path without a route: the index for `/`, otherwise a problem.
 fn nothing(path: &str, method: &Method, index: impl FnOnce() -> Response<Answer>) -> Answered<Response<Answer>> {
     if path != "/" {
         return Err(Problem::unknown_route(path).boxed());
@@ -263,7 +263,7 @@ fn nothing(path: &str, method: &Method, index: impl FnOnce() -> Response<Answer>
     Ok(index())
 }
 
-/// The router's own "no", without a word of the app's. To `HEAD` only the length tells whether there was one.
+/// True for the router's own refusal, without text from the app. For `HEAD` only the length shows whether there was text.
 fn is_bare(response: &axum::response::Response) -> bool {
     let headers = response.headers();
     let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0");

@@ -1,4 +1,4 @@
-//! Answers of more than a kibibyte, for clients that ask for them compressed, or whether they have changed. Others cost nothing.
+//! Answers of more than a kibibyte, for clients that accept compression, or ask whether they have changed. Others cost nothing.
 
 use crate::{answer::Answer, problem::Answered, request::headers};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -11,20 +11,20 @@ use tokio::task::yield_now;
 
 /// Smaller answers fit a packet as they are.
 const BYTES_MIN: usize = 1 << 10;
-/// Bytes of an answer that are hashed or compressed before others have their turn.
+/// The bytes of an answer that are hashed or compressed before others have their turn.
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of its hash that a tag shows.
 const TAG_BYTES: usize = 12;
 
-/// Compresses an answer, or says that its client has it, where the client asks for that.
+/// Compresses an answer, or answers that the client has it, if the client asks for that.
 ///
 /// # Errors
-/// A problem is passed on as it is.
+/// The problem that was passed in.
 pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -> Answered<Response<Answer>> {
     let mut response = answered?;
     let asked = &parts.headers;
     let takes_gzip = headers::takes_gzip(asked);
-    // Another method has had its effect: that must not be answered by 304.
+    // Other methods have had an effect, which 304 must not hide.
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let has_tag = is_read && !response.headers().contains_key(header::CACHE_CONTROL);
     if !(takes_gzip || has_tag && asked.contains_key(header::IF_NONE_MATCH)) {
@@ -57,7 +57,7 @@ pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -
     Ok(response.map(|_| Answer::Whole(Some(compressed.unwrap_or(body)))))
 }
 
-/// A weak tag: it is the same of an answer as it is and compressed.
+/// Returns a weak tag: it is the same for the plain and the compressed answer.
 async fn tag(body: &Bytes) -> HeaderValue {
     let mut hash = Context::new(&SHA256);
     for piece in body.chunks(PIECE_BYTES) {
@@ -72,7 +72,7 @@ async fn tag(body: &Bytes) -> HeaderValue {
 async fn compressed(body: &Bytes) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     for piece in body.chunks(PIECE_BYTES) {
-        // Into memory: nothing fails.
+        // Writing into memory cannot fail.
         encoder.write_all(piece).ok()?;
         yield_now().await;
     }

@@ -1,7 +1,7 @@
-//! The one way in for a command: its caller is authorised, it is admitted to a turn, it is executed.
+//! The only entry for a command: its caller is authorised, it is admitted to a batch, it is executed.
 //!
-//! Each protocol makes a [`CommandRequest`] of what it has read, and [runs](run) it. A command whose body is here and whose connection has
-//! its place in the turn waits for nothing in it: one poll executes it.
+//! Each protocol makes a [`CommandRequest`] of what it has read, and [runs](run) it. A command whose body is complete and whose connection
+//! has a place in the batch waits for nothing: one poll executes it.
 
 use super::{
     resolve::{commanded, enter, time_left, unknown},
@@ -37,21 +37,21 @@ pub(crate) struct CommandRequest<'a> {
     pub(crate) kind: &'a str,
     pub(crate) id: Answered<Cow<'a, str>>,
     pub(crate) name: Cow<'a, str>,
-    /// Says why a client cannot ask for a name that is no command's.
+    /// Returns the problem for a name that is no command's.
     pub(crate) no_command: fn(&Names, &str) -> Problem,
     pub(crate) owner: RateOwner<'a>,
     pub(crate) terms: Answered<Terms>,
     pub(crate) span: RequestSpan,
 }
 
-/// Limits that a client sets to what its command does.
+/// The limits that a client sets for its command.
 pub(crate) struct Terms {
     pub(crate) key: Option<String>,
     pub(crate) deadline: Duration,
 }
 
 impl Terms {
-    /// The terms of a command whose client sets none.
+    /// Returns the terms of a command whose client sets none.
     pub(crate) fn of(limits: &Limits) -> Self {
         Self {
             key: None,
@@ -62,7 +62,7 @@ impl Terms {
 
 pub(crate) enum CommandBody<'a> {
     Here(&'a [u8]),
-    /// Read once its caller is authorised; the header fields say its length.
+    /// Read once its caller is authorised. The header fields have its length.
     Coming(&'a mut RequestBody, &'a HeaderMap),
 }
 
@@ -75,8 +75,8 @@ struct Authorised<'a> {
     terms: &'a Terms,
 }
 
-/// Runs a command whose body is here and whose connection has its place in this turn; `None`: nothing was done, and it has to wait.
-/// The future is polled where it stands: moving it costs as much as authorising.
+/// Runs a command whose body is complete and whose connection has a place in this batch; `None`: nothing was done, and it has to wait. The
+/// future is polled in place: moving it costs as much as authorising.
 pub(crate) fn run_now(
     server: &Server,
     connection: &Connection,
@@ -97,8 +97,8 @@ pub(crate) fn run_now(
     }
 }
 
-/// Authorises, admits and executes a command. `place` admits it already: its connection has a place in this turn. Sets `arrived` once the
-/// command is admitted.
+/// Authorises, admits and executes a command. With `place` it counts as admitted, because its connection has a place in this batch. Sets
+/// `arrived` once the command is admitted.
 pub(crate) async fn run(
     server: &Server,
     connection: &Connection,
@@ -127,7 +127,7 @@ pub(crate) async fn run(
     execute(server, command, (request.owner.caller, &request.span), body, left)
 }
 
-/// Checks the caller's rate, the names, and that the caller may have this done.
+/// Checks the caller's rate, the names, and the caller's right to this command.
 fn authorise<'a>(server: &'a Server, request: &'a CommandRequest<'_>) -> Answered<Authorised<'a>> {
     access::spend(server, request.owner)?;
     let (kind, names) = commanded(server, request.kind)?;

@@ -58,7 +58,7 @@ pub(super) fn finish(
     conclude(server, parts.uri.path(), (route, arrived, log), answered)
 }
 
-/// `OPTIONS` is told the methods of a path where another request of the wrong method is refused with them.
+/// Answers `OPTIONS` with the methods of a path, for which another method would be refused.
 pub(super) fn or_options(method: &Method, answered: Answered<Response<Answer>>) -> Answered<Response<Answer>> {
     let refused = answered.as_ref().err().filter(|_| *method == Method::OPTIONS);
     match refused.and_then(|problem| problem.allowed()) {
@@ -73,7 +73,7 @@ pub(super) fn logged(server: &Server, connection: &Connection, parts: &Parts) ->
     entry(server, connection, method, path, &parts.headers, caller(parts))
 }
 
-/// The next line of the access log, if the next request has one.
+/// Returns the entry of the access log for the next request, if it is to be logged.
 pub(super) fn entry(
     server: &Server,
     connection: &Connection,
@@ -109,7 +109,7 @@ pub(super) fn conclude(
     response
 }
 
-/// A problem is counted and told where it happened.
+/// Counts a problem and sets the path it belongs to.
 pub(super) fn counted(server: &Server, problem: Problem, path: &str) -> Problem {
     server.metrics().problem(problem.slug());
     if path.is_empty() {

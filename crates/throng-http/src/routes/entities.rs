@@ -1,4 +1,4 @@
-//! `GET /api/{kind}`: the entities there are, a page at a time.
+//! `GET /api/{kind}`: the entities of a kind, a page at a time.
 
 use super::resolve::{admit, caller, kind};
 use crate::{
@@ -27,7 +27,7 @@ struct Entity<'a> {
     seq: u64,
 }
 
-/// A page of the entities of a kind, in the order of their ids.
+/// Returns a page of the entities of a kind, in the order of their ids.
 pub(super) async fn list(
     server: &Server,
     connection: &Connection,

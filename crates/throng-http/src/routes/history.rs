@@ -1,4 +1,4 @@
-//! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
+//! `GET /api/{kind}/{id}/events`: an entity's events, a page at a time.
 
 use super::resolve::{admit, caller, kind, may_follow};
 use crate::{
@@ -20,9 +20,9 @@ use tokio::{task::yield_now, time::timeout};
 
 /// Bytes of a page's events, after the first.
 const PAGE_BYTES_MAX: usize = 4 << 20;
-/// However little memory there is, so many pages find room.
+/// The number of pages that find room however little memory there is.
 const PAGES_AT_ONCE: usize = 8;
-/// Bytes of a page that are written at once.
+/// The bytes of a page that are written at once.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A page of the history.
@@ -41,7 +41,7 @@ pub(super) async fn page(
     admit(server, connection, &parts.headers, 0, arrived).await?;
     let share = &server.shared().held.pages;
     let bytes = PAGE_BYTES_MAX.min(share.most() / PAGES_AT_ONCE);
-    // Its events and what is written of them; the answer is charged then, until the client has taken it.
+    // The charge is for the events and their text; later for the text alone, until the client has taken it.
     let room = timeout(server.limits().wait_max, share.room(2 * bytes));
     let _charge = room.await.map_err(|_| server.no_room_for_pages())?;
     let engine = &server.shared().engine;
@@ -51,7 +51,7 @@ pub(super) async fn page(
     Ok(answer::json(written(history, |event| shown.has(&id, event)).await))
 }
 
-/// Writes the page. Others have their turn between two pieces of it, and the events that are written are let go.
+/// Writes the page in pieces, between which others have their turn, and drops events as they are written.
 async fn written(mut history: History, is_shown: impl Fn(&StoredEvent) -> bool) -> Vec<u8> {
     let last = history.events.last().map(|event| event.seq);
     let next = last.filter(|_| history.more);
@@ -62,7 +62,7 @@ async fn written(mut history: History, is_shown: impl Fn(&StoredEvent) -> bool) 
         if number > 0 {
             page.push(b',');
         }
-        // Into memory: nothing fails.
+        // Writing into memory cannot fail.
         let _ = serde_json::to_writer(&mut page, &Shown::new(&event));
         if page.len() / PIECE_BYTES > pieces {
             pieces = page.len() / PIECE_BYTES;

@@ -1,4 +1,4 @@
-//! The part of the service that a request asks for, and who is let in there.
+//! The part of the service that a request is for, and its callers.
 
 use super::{admin, pages};
 use crate::{
@@ -12,13 +12,12 @@ use crate::{
 };
 use http::request::Parts;
 
-/// Returns true if a request for this path never waits, and is never refused because of other requests:
-/// health, metrics, administration.
+/// True if a request for this path never waits, and is never refused because of other requests: health, metrics, administration.
 pub(crate) fn is_urgent(path: &str) -> bool {
     pages::is_own(path) || console::page::is_page(path) || path.starts_with("/admin/")
 }
 
-/// Adds what the extractors of an app's handler find.
+/// Adds the values that the extractors of an app's handler use.
 pub(super) fn tell_handler(server: &Server, connection: &Connection, parts: &mut Parts) {
     if let Some(by) = admin::is(server, connection, parts) {
         parts.extensions.insert(Administrator(by.role));
@@ -40,11 +39,10 @@ pub(super) fn is_uncounted(server: &Server, connection: &Connection, path: &str)
         || path.starts_with("/health/")
 }
 
-/// Lets in a request that is no command, and returns its caller.
+/// Admits a request that is no command, and returns its caller.
 ///
-/// Administration checks its own callers. Pages that say no more than the service's types, and whether it lives, are
-/// open to everybody. On the listener for administration, all other routes need an administrator: the console asks the
-/// service's own routes, too.
+/// Administration checks its own callers. Pages that show only the service's types, or that it lives, are open to everybody. On the
+/// listener for administration, all other routes need an administrator, because the console uses the service's own routes, too.
 pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
     let (path, accepted_by, guard) = (parts.uri.path(), connection.accepted_by(), &server.shared().guard);
     let sender = Sender::of(parts);
@@ -66,7 +64,7 @@ pub(super) fn let_in(server: &Server, connection: &Connection, parts: &Parts) ->
     access::enter(server, connection, &sender)
 }
 
-/// A path is administration's, by whichever listener it is asked.
+/// True if a path is administration's, on any listener.
 pub(super) fn is_administration(server: &Server, path: &str) -> bool {
     path.starts_with("/admin/")
         || console::page::is_page(path)

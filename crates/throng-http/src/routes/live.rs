@@ -1,4 +1,4 @@
-//! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens; and an app's own streams of it.
+//! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: live events; and an app's own streams of them.
 
 use super::resolve::{caller, kind, may_follow};
 use crate::{
@@ -29,14 +29,14 @@ use tokio::{
     time::timeout,
 };
 
-/// The event after which a returning client goes on.
+/// The event after which a returning client continues.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Events of one page.
 const PAGE_EVENTS: usize = 100;
-/// Silence after which a comment shows that the stream lives.
+/// The silence after which a comment shows that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Opens a stream of an entity's durable events after the one the client saw last.
+/// Opens a stream of an entity's durable events after the last one the client has got.
 pub(super) async fn open(
     server: &Rc<Server>,
     parts: &Parts,
@@ -67,42 +67,43 @@ pub(super) async fn open(
     stream(server, live, ShownCredentials::of(&parts.headers, caller(parts)))
 }
 
-/// Live events as an app shows them: what a handler answers a request with that accepts `text/event-stream`.
+/// Live events in an app's form: the answer of a handler to a request that accepts `text/event-stream`.
 ///
-/// The gateway sends what happens as it becomes durable, one server-sent event each with the sequence number as its id, so that a client comes
-/// back with `Last-Event-ID`. It counts the stream among its own ([`Limits::live_max`](crate::Limits)), keeps it alive, and ends it when it
-/// drains or when the caller's token is taken no more.
+/// The gateway sends events as they become durable, each with the sequence number as its id, so that a client can continue with
+/// `Last-Event-ID`. It counts the stream among its own ([`Limits::live_max`](crate::Limits)), keeps it alive, and ends it when it drains or
+/// when the caller's token is no longer accepted.
 pub struct LiveEvents(Live);
 
-/// A follower, and how it shows what it sees.
+/// A follower, and the function that writes its events.
 struct Live {
     follower: Follower,
     write: Box<Write>,
 }
 
-/// Writes an event as a block of lines, or leaves it out; [`ControlFlow::Break`]: the stream ends before it.
+/// Writes an event as a block of lines, or leaves it out. [`ControlFlow::Break`] ends the stream before it.
 type Write = dyn FnMut(&EntityEvent, &mut Vec<u8>) -> ControlFlow<()> + Send;
 
 impl LiveEvents {
-    /// Returns true if a request accepts such a stream.
+    /// True if a request accepts such a stream.
     #[must_use]
     pub fn are_accepted(headers: &HeaderMap) -> bool {
         headers::wants_stream(headers)
     }
 
-    /// The event that a client which comes back saw last.
+    /// Returns the last event that a returning client has got.
     ///
     /// # Errors
-    /// It names none.
+    /// A problem with status 400: the header is malformed.
     pub fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Box<Problem>> {
         let last = last_event_id(headers)?;
         Ok(last.map(|(seq, _)| seq))
     }
 
-    /// A stream of what is followed. `show` makes JSON of an event, on one line, or `None` to leave it out; it breaks where the stream ends.
+    /// Returns a stream of a follower's events. `show` makes JSON of an event, on one line, or `None` to leave it out; a break ends the
+    /// stream.
     ///
     /// # Errors
-    /// There is nothing to be followed, or the engine's.
+    /// There is nothing of this kind to follow, or the engine's error.
     pub async fn follow(
         engine: &Engine,
         what: Follow,
@@ -135,7 +136,7 @@ impl IntoResponse for LiveEvents {
     }
 }
 
-/// An app's response as it is; with the stream in the place of its body if it is one.
+/// Returns an app's response, with the stream as its body if it is one.
 pub(super) fn of_app(
     server: &Rc<Server>,
     mut response: axum::response::Response,
@@ -164,7 +165,7 @@ fn stream(server: &Rc<Server>, live: Live, held: Option<ShownCredentials>) -> An
     Ok(response)
 }
 
-/// A sequence number, with the commit that the event stands in where the stream said so: `3` or `3@1.7`.
+/// Returns a sequence number, with the event's commit if the stream sent it: `3` or `3@1.7`.
 fn last_event_id(headers: &HeaderMap) -> Answered<Option<(u64, Option<Position>)>> {
     headers::is_single(headers, &LAST_EVENT_ID, "Last-Event-ID")?;
     let Some(value) = headers.get(LAST_EVENT_ID) else {
@@ -185,11 +186,11 @@ fn last_event_id(headers: &HeaderMap) -> Answered<Option<(u64, Option<Position>)
 /// The receiver of a stream's pages, one at a time.
 struct Client {
     pages: mpsc::Sender<Page>,
-    /// The next one is wanted.
+    /// Notified when the next one is wanted.
     asked: Arc<Notify>,
 }
 
-/// Until the client goes, its token is taken no more, or the gateway drains.
+/// Sends events until the client leaves, its token is no longer accepted, or the gateway drains.
 async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<ShownCredentials>, _place: LivePlace) {
     let share = &server.shared().held.pages;
     tokio::select! {
@@ -202,7 +203,7 @@ async fn run(server: Rc<Server>, mut live: Live, to: Client, held: Option<ShownC
 
 /// Until a page cannot be sent or read, or the stream ends.
 async fn send(live: &mut Live, to: &Client, share: &Share) {
-    // Something at once, so that the client knows that it is connected.
+    // Sent at once, so that the client knows that it is connected.
     let mut first = Some(comment(b": connected\n\n", share));
     loop {
         to.asked.notified().await;
@@ -238,7 +239,7 @@ fn comment(text: &'static [u8], share: &Share) -> Made {
 }
 
 impl Live {
-    /// The next page, or a sign of life.
+    /// Returns the next page, or a sign of life.
     async fn page(&mut self, share: &Share) -> Result<Made, FeedError> {
         loop {
             let next = follow::page(&mut self.follower, PAGE_EVENTS, share);
@@ -270,8 +271,8 @@ impl Live {
     }
 }
 
-/// An event as the generic routes show it. The client comes back with its sequence number and its commit: a history that has lost it is
-/// noticed.
+/// Writes an event like the generic routes. The client returns with its sequence number and its commit, which reveals a history that has
+/// lost the event.
 fn as_shown(event: &EntityEvent, page: &mut Vec<u8>) -> ControlFlow<()> {
     let (seq, at, name) = (event.event.seq, event.event.position, &event.event.name);
     page.extend_from_slice(format!("id: {seq}@{at}\nevent: {name}\ndata: {{").as_bytes());

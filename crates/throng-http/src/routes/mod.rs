@@ -90,7 +90,7 @@ async fn other(
     let mut arrived = None;
     let is_generic = server.shared().is_generic(parts.uri.path());
     let is_gateways = is_generic || is_urgent(parts.uri.path());
-    // A body that nobody reads is not kept while the request waits.
+    // A body that is not read is not kept while the request waits.
     let body = if is_gateways && !console::reads_body(parts.uri.path()) {
         RequestBody::Here(Bytes::new())
     } else {
@@ -101,7 +101,7 @@ async fn other(
     if is_generic {
         let (route, answered) = match path::place(path) {
             Some(ApiPath::Kind(SOCKET)) if is_read => {
-                // Its messages have no header fields that would say it.
+                // Its messages have no header fields that would show it.
                 let shared = server.shared();
                 connection.speaks_for(
                     shared.client_address(connection, &parts.headers),
@@ -172,7 +172,7 @@ struct MadeTicket {
     expires_in: u64,
 }
 
-/// Makes a ticket by which a browser follows what happens at a path.
+/// Makes a ticket by which a browser follows events at a path.
 fn ticket(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
     let TicketQuery { path } = query_string::read(parts.uri.query())?;
     if !path.starts_with('/') || path.contains(['?', '#']) {
@@ -196,7 +196,7 @@ fn ticket(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
     Ok(response)
 }
 
-/// An answer of administration; that its credentials were wrong may come late.
+/// Returns an answer of administration. The refusal of wrong credentials may be delayed.
 async fn slowed<T>(server: &Server, connection: &Connection, parts: &Parts, answered: Answered<T>) -> Answered<T> {
     match answered {
         Err(problem) if problem.http_status() == StatusCode::UNAUTHORIZED => {

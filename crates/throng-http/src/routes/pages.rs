@@ -27,11 +27,11 @@ static INDEX_WITHOUT_METRICS: LazyLock<String> = LazyLock::new(|| {
     let lines = INDEX.split_inclusive('\n');
     lines.filter(|line| !line.contains("\"/metrics\"")).collect()
 });
-/// Content types of metrics, for those who ask for OpenMetrics, and for all others.
+/// The content types of metrics: for requests that accept OpenMetrics, and for others.
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-/// The pages need their own script and style, told by their hashes, and this server; nothing else.
+/// The pages need only their own script and style, identified by their hashes, and this server.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let hashes = |element| [DOCS, INDEX].map(|page| inline_hash(page, element)).join(" ");
     let (scripts, styles) = (hashes("script"), hashes("style"));
@@ -49,7 +49,7 @@ fn inline_hash(page: &str, element: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(hash))
 }
 
-/// The path at which clients are told which node owns which shards, if they are.
+/// The path at which clients learn which node owns which shards, if configured.
 const OWNERS: &str = "/cluster";
 
 /// The service as a whole: the target of `OPTIONS *`.
@@ -63,7 +63,7 @@ pub(super) fn is_own(path: &str) -> bool {
     ) || path.starts_with("/problems/")
 }
 
-/// Returns true if everybody may see the page: it says no more than the service's types, and whether it lives.
+/// True if everybody may see the page: it shows only the service's types, or that it lives.
 pub(super) fn is_open(path: &str) -> bool {
     is_own(path) && path != "/metrics"
 }
@@ -119,7 +119,7 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
     })
 }
 
-/// Lists the routes: a page for people, JSON for programs. A listener does not name routes that only the other one has.
+/// Lists the routes: a page for people, JSON for programs. A listener does not list routes of the other one.
 pub(super) fn index(server: &Server, is_page: bool, accepted_by: AcceptedBy) -> Response<Answer> {
     let has_metrics = accepted_by.is_admin || !server.shared().guard.has_admin_listener;
     if is_page {
@@ -145,7 +145,7 @@ pub(super) fn index(server: &Server, is_page: bool, accepted_by: AcceptedBy) -> 
     answer::json(links.to_string())
 }
 
-/// Answers whether the service is ready. Only operators learn where and why exactly the journal fails.
+/// Answers whether the service is ready. Only operators learn where and why the journal fails.
 fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
     let health = server.shared().engine.health();
     let mut checks = server.shared().checks.all();

@@ -24,10 +24,10 @@ use http::{HeaderMap, Method};
 use std::{borrow::Cow, future::poll_fn};
 use throng::{driver::Execution, journal::ShardId};
 
-/// A command, as the head of a request asks for it.
+/// A command, as the head of a request names it.
 pub(crate) struct HttpCommand<'a> {
     pub(crate) path: &'a str,
-    /// Kind, id and name, as they stand in the path.
+    /// Kind, id and name, as in the path.
     pub(crate) place: (&'a str, &'a str, &'a str),
     pub(crate) headers: &'a HeaderMap,
     pub(crate) sender: Sender<'a>,
@@ -42,7 +42,7 @@ impl HttpCommand<'_> {
         caller: Option<&'a Caller>,
     ) -> CommandRequest<'a> {
         let (kind, id, name) = self.place;
-        // Most clients say nothing but what every one says.
+        // Most clients send only common fields.
         let says_more = !self.headers.is_empty() || !self.sender.is_json;
         let (terms, parent) = match says_more {
             true => (self.terms(server.limits()), trace::parent_of(self.headers)),
@@ -77,14 +77,14 @@ impl HttpCommand<'_> {
         server.told_shard(kind, id)
     }
 
-    /// Its line in the access log, if it has one.
+    /// Returns its entry for the access log, if it has one.
     pub(super) fn log(&self, server: &Server, connection: &Connection, caller: Option<&Caller>) -> Option<Box<Entry>> {
         let method = Method::POST.as_str();
         entry(server, connection, method, self.path, self.headers, caller)
     }
 }
 
-/// Says why a client cannot post to a name that is no command's.
+/// Returns the problem of a POST to a name that is no command's.
 fn no_command(names: &Names, name: &str) -> Problem {
     match name == "events" && !names.is_actor || names.has_query(name) {
         true => Problem::method_not_allowed(&Method::POST, "GET, HEAD"),
@@ -92,7 +92,7 @@ fn no_command(names: &Names, name: &str) -> Problem {
     }
 }
 
-/// Runs a command if its connection has a place in this turn. `None`: nothing was done, and [`stage`] says why or waits.
+/// Runs a command if its connection has a place in this batch. `None`: nothing was done, and [`stage`] explains or waits.
 pub(crate) fn try_now(
     server: &Server,
     connection: &Connection,
@@ -116,7 +116,7 @@ pub(crate) fn try_now(
     Some(staged)
 }
 
-/// Runs a command, and waits for whatever it has to wait for before it is executed.
+/// Runs a command, after waiting for whatever it needs before it is executed.
 pub(super) async fn stage(
     server: &Server,
     connection: &Connection,

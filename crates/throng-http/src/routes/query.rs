@@ -1,4 +1,4 @@
-//! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`, and the one way in for a query.
+//! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`, and the only entry for a query.
 
 use super::resolve::{allowed, caller, enter, kind, unknown};
 use crate::{
@@ -31,8 +31,8 @@ pub(crate) struct QueryRequest<'a> {
     pub(crate) arguments: &'a str,
 }
 
-/// Authorises and admits a query, and answers it from the entity's state. `no_query` says why a name is no query's. Sets `arrived` once the
-/// query is admitted.
+/// Authorises and admits a query, and answers it from the entity's state. `no_query` returns the problem for an unknown name. Sets
+/// `arrived` once the query is admitted.
 pub(crate) async fn ask(
     server: &Server,
     connection: &Connection,
@@ -58,7 +58,7 @@ pub(crate) async fn ask(
     driver.answer(attempt).await.map_err(engine_problem)
 }
 
-/// Says that there is no such query.
+/// Returns the problem for an unknown query.
 pub(crate) fn no_query(names: &Names, name: &str) -> Problem {
     Problem::unknown_query(names.kind, name, names.queries.iter().copied())
 }

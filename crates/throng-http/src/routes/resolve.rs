@@ -1,4 +1,4 @@
-//! The names of a request, what they stand for, and the request's part of its loop's turn.
+//! The names of a request, their meaning, and the request's admission to a batch of its loop.
 
 use crate::{
     access,
@@ -38,7 +38,7 @@ pub(super) fn allowed(names: &Names, name: &str) -> &'static str {
     }
 }
 
-/// Returns the caller, as far as it is known.
+/// Returns the caller, if it was authenticated.
 pub(super) fn caller(parts: &Parts) -> Option<&Caller> {
     parts.extensions.get()
 }
@@ -70,8 +70,8 @@ fn unknown_kind(server: &Server, name: &str) -> Box<Problem> {
     unknown(server, Problem::unknown_kind(name, &server.shared().kinds.names()))
 }
 
-/// Returns the problem of a name that this program does not know.
-/// While a newer release may live, the client is told to retry, since that release may know the name.
+/// Returns the problem of a name that this program does not know. While a newer release may live, the client is asked to retry, because
+/// that release may know the name.
 pub(super) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
     let left = problem
         .is_unknown_name()
@@ -80,7 +80,7 @@ pub(super) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
     left.map_or(problem, Problem::of_engine).boxed()
 }
 
-/// Passes admission, and says how much time is left to the deadline.
+/// Passes admission, and returns the time left to the deadline.
 pub(super) async fn admit(
     server: &Server,
     connection: &Connection,
@@ -108,7 +108,7 @@ pub(crate) async fn enter(
     time_left(admitted, deadline, arrived)
 }
 
-/// Says how much time is left to the deadline of a request that is admitted.
+/// Returns the time left to the deadline of an admitted request.
 pub(super) fn time_left(admitted: Admitted, deadline: Duration, arrived: &mut Option<Instant>) -> Answered<Duration> {
     *arrived = Some(admitted.arrived);
     let waited = admitted.now.saturating_duration_since(admitted.arrived);

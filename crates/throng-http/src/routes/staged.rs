@@ -28,7 +28,7 @@ pub(crate) struct Staged {
     /// The memory of a large answer.
     charge: Option<Charge>,
     arrived: Option<Instant>,
-    /// The entity's shard, where clients are told its owner.
+    /// The entity's shard, if clients get its owner.
     shard: Option<ShardId>,
     /// The path that a problem reports as its `instance`; empty for a message of a WebSocket.
     path: Box<str>,
@@ -36,13 +36,13 @@ pub(crate) struct Staged {
     span: Option<Box<RequestSpan>>,
 }
 
-/// The outcome of a command so far. One that has to wait is executed by a future.
+/// The outcome of a command so far. If it has to wait, a future executes it.
 pub(super) type CommandExecution = Execution<Executed, Executing, Box<Problem>>;
 
-/// Executes a command that had to wait.
+/// The execution of a command that had to wait.
 pub(super) type Executing = Pin<Box<dyn Future<Output = Result<Executed, Error<JsonRejection>>>>>;
 
-/// Charges an answer that is here, and large. It is to be given, so that it needs no room.
+/// Charges a large answer that exists already. It has to be sent, so the charge needs no room.
 fn charge(server: &Server, execution: &CommandExecution) -> Option<Charge> {
     match execution {
         Execution::Done(executed) => server.charge_anyway(executed.answer_bytes()),
@@ -51,7 +51,7 @@ fn charge(server: &Server, execution: &CommandExecution) -> Option<Charge> {
 }
 
 impl Staged {
-    /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake_at).
+    /// Returns its answer, if it may leave now; only once. For callers that serve many at once and were [woken](Self::wake_at).
     pub(crate) fn answer_now(&mut self, server: &Server, now: Instant) -> Option<Answered<Reply>> {
         let answered = match &mut self.execution {
             Execution::Done(executed) => executed.answer_now()?.map_err(engine_problem),
@@ -61,13 +61,13 @@ impl Staged {
         Some(self.counted(server, answered, now))
     }
 
-    /// Has this waker told when [`answer_now`](Self::answer_now) may say more. `false`: it may already, or it is to be
+    /// Has this waker woken when [`answer_now`](Self::answer_now) may have more to say. `false`: it has already, or the answer has to be
     /// [polled](Self::poll_answer).
     pub(crate) fn wake_at(&self, waker: &Waker) -> bool {
         matches!(&self.execution, Execution::Done(executed) if executed.wake_at(waker))
     }
 
-    /// Goes on with a command that has to wait before it is executed; ready once that is over.
+    /// Continues a command that has to wait before it is executed; ready once it is executed.
     pub(crate) fn poll_executed(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<()> {
         if let Execution::Wait(executing) = &mut self.execution {
             let executed = ready!(executing.as_mut().poll(context));
@@ -88,12 +88,12 @@ impl Staged {
         Poll::Ready(self.counted(server, answered, Instant::now()))
     }
 
-    /// Returns true if the command has to wait before it is executed.
+    /// True if the command has to wait before it is executed.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.execution, Execution::Wait(_))
     }
 
-    /// Others should not wait for it: it comes from elsewhere, or its command has to wait.
+    /// True if others should not wait for it: another node or entity answers, or its command has to wait.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.execution {
             Execution::Done(executed) => executed.is_remote(),
@@ -136,7 +136,7 @@ impl Staged {
     }
 
     fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Reply> {
-        // Of an entity's own answer only: a refusal may be of somebody who is not let in.
+        // Only for an entity's own answer: a refused caller may not be allowed to learn the owner.
         let owner = match &self.execution {
             Execution::Done(_) => self.shard.and_then(|shard| server.owner(shard)),
             Execution::Wait(_) | Execution::Refused(_) => None,

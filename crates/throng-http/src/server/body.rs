@@ -12,7 +12,7 @@ use hyper::body::{Body, Incoming};
 use std::{future::poll_fn, pin::Pin, task::Poll};
 use throng::driver::Charge;
 
-/// A body that is too large is still taken, up to this many times the limit, so that the client reads why.
+/// The multiple of the limit up to which a body that is too large is still read, so that the client gets the refusal.
 const DRAIN_FACTOR: u64 = 8;
 
 /// A request's body.
@@ -23,7 +23,7 @@ pub(crate) enum RequestBody {
     Coming(Incoming),
 }
 
-/// A body that was read, and its bytes' part of what all bodies may take.
+/// A body that was read, charged to the memory of all bodies.
 struct Kept<T> {
     bytes: T,
     _taken: Charge,
@@ -35,7 +35,7 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Kept<T> {
     }
 }
 
-/// Reads the body. It counts among those in flight until its bytes are dropped.
+/// Reads the body. It counts as in flight until its bytes are dropped.
 pub(crate) async fn read(
     body: &mut RequestBody,
     headers: &HeaderMap,

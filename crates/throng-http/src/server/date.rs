@@ -1,4 +1,4 @@
-//! The date in the head of a response, written once a second.
+//! The date in the head of a response, formatted once a second.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,5 +1,5 @@
-//! The parts that answer a request, on whichever connection it came: engine, limits, admission, metrics, the app's routes.
-//! This module knows no connections and no loop.
+//! The parts that answer a request on any connection: engine, limits, admission, metrics, the app's routes. This module knows neither
+//! connections nor loops.
 
 pub(crate) mod body;
 mod date;
@@ -27,19 +27,19 @@ use std::{cell::RefCell, sync::Arc, time::Duration};
 use throng::{driver::Charge, journal::ShardId, spans::Tracer};
 use tokio::sync::watch;
 
-/// The largest answer that is not charged: it is a part of what its connection takes.
+/// The largest answer that is not charged, since the charge for its connection includes it.
 const FREE_BYTES: usize = 64 << 10;
 
-/// The time after which a client that found no place for a live stream may come back.
+/// The pause suggested to a client that found no place for a live stream.
 const LIVE_RETRY: Duration = Duration::from_secs(5);
 
-/// The time after which a client whose body found no room may come back.
+/// The pause suggested to a client whose body found no room.
 const BODIES_RETRY: Duration = Duration::from_secs(1);
 
-/// The time after which a client whose answer found no room may come back.
+/// The pause suggested to a client whose answer found no room.
 const PAGES_RETRY: Duration = Duration::from_secs(1);
 
-/// A place among the live streams, with its memory.
+/// A place among the live streams, with its charge.
 pub(crate) struct LivePlace {
     _place: Taken,
     _memory: Charge,
@@ -51,7 +51,7 @@ pub(crate) enum Stage {
     /// Its port refuses connections; administration does not, if it has its own.
     Closed,
     Serving,
-    /// The gateway accepts no connections any more, and finishes the requests in flight.
+    /// The gateway accepts no more connections, and finishes the requests in flight.
     Draining,
     /// Its loops end.
     Over,
@@ -63,7 +63,7 @@ pub(crate) struct Server {
     pub(crate) admission: Admission,
     /// The app's routes, as this loop's own.
     pub(crate) router: Option<RefCell<axum::Router>>,
-    /// The tokens that were checked lately, so that they need no second check.
+    /// The tokens that were recently checked.
     pub(crate) recent: RefCell<Recent>,
     sampler: Sampler,
     /// The text of a response's `Date`.
@@ -108,12 +108,12 @@ impl Server {
         self.shared.tracer.as_deref()
     }
 
-    /// Returns true if the next request gets a line in the access log. Each request calls it once.
+    /// True if the next request gets a line in the access log. Called once for each request.
     pub(crate) fn logs_next(&self) -> bool {
         self.sampler.takes_next(self.shared.access_log.as_ref())
     }
 
-    /// A place for a live stream or subscription.
+    /// Takes a place for a live stream or subscription.
     pub(crate) fn live_place(&self) -> Result<LivePlace, Box<Problem>> {
         let place = self.shared.live.take();
         let place = place
@@ -125,7 +125,7 @@ impl Server {
         })
     }
 
-    /// Charges this many bytes of a body among those in flight. `taken` is what the body holds already.
+    /// Charges this many bytes of a body as in flight. `taken` is the body's charge so far.
     pub(crate) fn takes_body(&self, taken: Option<Charge>, bytes: usize) -> Result<Charge, Box<Problem>> {
         let bodies = &self.shared.held.bodies;
         let mut taken = taken.unwrap_or_else(|| bodies.nothing());
@@ -140,7 +140,7 @@ impl Server {
         Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
     }
 
-    /// Charges a large answer that is given whatever memory there is.
+    /// Charges a large answer that is sent even without room.
     pub(crate) fn charge_anyway(&self, bytes: usize) -> Option<Charge> {
         (bytes > FREE_BYTES).then(|| self.shared.held.pages.take_anyway(bytes))
     }
@@ -148,7 +148,7 @@ impl Server {
     /// Charges a large answer.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// A problem with status 503: there is no room for it.
     pub(crate) fn charge(&self, bytes: usize) -> Answered<Option<Charge>> {
         if bytes <= FREE_BYTES {
             return Ok(None);
@@ -159,8 +159,8 @@ impl Server {
         charge.map(Some).ok_or_else(|| self.no_room_for_pages())
     }
 
-    /// Charges a large answer until its client has taken it. Without room it is a refusal, but for a command's reply and an app's answer: what
-    /// they tell of is done.
+    /// Charges a large answer until its client has taken it. Without room it becomes a refusal, except for a command's reply and an app's
+    /// answer, whose effects have happened.
     pub(crate) fn charged(&self, mut response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
         if let Some(Charged(charge)) = response.extensions_mut().remove() {
             return (response, Arc::into_inner(charge));
@@ -187,7 +187,7 @@ impl Server {
         Problem::overloaded(detail, PAGES_RETRY).boxed()
     }
 
-    /// Refuses a command, or a request of an app's, while the answers of those before it hold too much: its own could not be refused.
+    /// Refuses a command, or a request to an app, while earlier answers hold too much memory: its own answer could not be refused.
     pub(crate) fn has_room_for_reply(&self) -> Result<(), Box<Problem>> {
         match self.shared.held.pages.is_overdrawn() {
             true => Err(self.no_room_for_pages()),
@@ -195,13 +195,13 @@ impl Server {
         }
     }
 
-    /// A body that has not come in time.
+    /// Returns the problem of a body that has not arrived in time.
     pub(crate) fn late_body(&self) -> Box<Problem> {
         self.metrics().limited(Limit::BodyWait);
         Problem::request_timeout(self.limits()).boxed()
     }
 
-    /// Returns the shard of an entity as a path names it, where clients are told its owner.
+    /// Returns the shard of an entity in a path, if clients get its owner.
     #[inline]
     pub(crate) fn told_shard(&self, kind: &str, id: &str) -> Option<ShardId> {
         self.shared.console.about.owner.as_ref()?;
@@ -239,13 +239,13 @@ impl Server {
     }
 
     async fn reaches(&self, wanted: Stage) {
-        // An error means that the gateway is gone: that is over, too.
+        // An error means that the gateway has gone, which ends the wait, too.
         let _ = self.stage.clone().wait_for(|stage| *stage >= wanted).await;
     }
 }
 
 impl Entry {
-    /// The request was answered: gives the line to the access log.
+    /// Passes the line of an answered request to the access log.
     pub(crate) fn answered(mut self: Box<Self>, server: &Server, status: StatusCode, took: Option<Duration>) {
         let shared = server.shared();
         if let Some(log) = &shared.access_log {
@@ -254,7 +254,7 @@ impl Entry {
         }
     }
 
-    /// The request was answered with a problem.
+    /// Passes the line of a request answered with a problem to the access log.
     pub(crate) fn refused(mut self: Box<Self>, server: &Server, problem: &Problem, took: Option<Duration>) {
         self.has_problem(problem.slug());
         self.answered(server, problem.http_status(), took);

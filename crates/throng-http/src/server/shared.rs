@@ -35,7 +35,7 @@ use tokio::time::timeout;
 
 /// Connections for administration at most.
 pub(crate) const ADMIN_CONNECTIONS_MAX: usize = 64;
-/// The part of the memory that connections may take, and how few are taken whatever that is.
+/// The part of the memory for connections, as a divisor, and the least number of connections.
 const CONNECTIONS_PART: usize = 8;
 const CONNECTIONS_MIN: usize = 64;
 
@@ -57,7 +57,7 @@ pub(crate) struct Trust {
     pub(crate) app_names: Vec<String>,
     /// Paths of the app's that are for everybody.
     pub(crate) open_routes: Vec<String>,
-    /// Tells if a part of a path is a secret.
+    /// Tells whether a part of a path is a secret.
     pub(crate) is_secret: Option<SecretParts>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
-    /// The same of the listener for administration, if it has one.
+    /// The same for the listener for administration, if there is one.
     pub(crate) admin_openapi: Option<Bytes>,
     /// Access control: decides which callers are let in.
     pub(crate) guard: Guard,
@@ -102,9 +102,9 @@ pub(crate) struct Shared {
     pub(crate) request_rate: Option<Rate>,
     /// Requests a second of each caller.
     pub(crate) caller_rate: Option<Rate>,
-    /// Requests that are refused for who asks.
+    /// The requests that were refused for their credentials.
     pub(crate) wrong: Wrong,
-    /// Places for connections beyond the limits that ask for what always has one.
+    /// The places beyond the limits for requests that always have one.
     pub(crate) spare: Places,
     /// The connections that were refused.
     pub(crate) refused: Refused,
@@ -187,7 +187,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Returns true if the path belongs to the generic routes: below `/api/`, and no name that the app has there.
+    /// True if the path belongs to the generic routes: below `/api/`, and not one of the app's names there.
     pub(crate) fn is_generic(&self, path: &str) -> bool {
         let below = path.strip_prefix("/api/");
         below.is_some_and(|below| !self.app_names.iter().any(|name| name == below))
@@ -204,8 +204,7 @@ impl Shared {
         shown.join("/").into()
     }
 
-    /// Returns the TLS settings of a listener, if TLS is configured.
-    /// Only a listener for administration on a loopback address does without.
+    /// Returns the TLS settings of a listener, if TLS is configured. A listener for administration on a loopback address has none.
     pub(crate) fn tls(&self, accepted_by: AcceptedBy) -> Option<Arc<ServerConfig>> {
         let tls = self.guard.tls.as_ref()?;
         (!accepted_by.is_admin || !accepted_by.is_loopback).then(|| (*tls.get()).clone())
@@ -216,7 +215,7 @@ impl Shared {
         self.client_header.as_ref().filter(|_| connection.is_believed())
     }
 
-    /// A number that stands for the address of a request, or for the text of a trusted header in its place.
+    /// Returns the number of a request's client: of its address, or of the text of a trusted header.
     pub(crate) fn client(&self, connection: &Connection, headers: &HeaderMap) -> Client {
         let named = self.client_header(connection);
         let named = named.and_then(|name| headers::client(headers, name));
@@ -231,27 +230,27 @@ impl Shared {
     }
 }
 
-/// The parts of the memory that live pages, histories and answers may take, and messages of WebSockets.
+/// The part of the memory for live pages, histories, answers and WebSocket messages, as a divisor.
 const PAGES_PART: usize = 8;
 const FRAMES_PART: usize = 8;
-/// The part of the memory that live streams and subscriptions take beside their pages, and the bytes of each: its task, its place in the log, and
-/// the buffers of its connection.
+/// The part of the memory for live streams and subscriptions besides their pages, as a divisor, and the bytes of each: its task, its
+/// position in the log, and the buffers of its connection.
 const STREAMS_PART: usize = 8;
 const STREAM_BYTES: usize = 32 << 10;
 
-/// The shares of the engine's memory that is held for clients, one an owner.
+/// The shares of the engine's memory that are used for clients, one for each owner.
 pub(crate) struct HeldBytes {
     /// Connections of the service's own listener.
     pub(crate) connections: Share,
-    /// Connections for administration: the others cannot take these.
+    /// Connections for administration, whose share others cannot use.
     pub(crate) admin: Share,
-    /// Bodies in flight, except those that were whole when the fast path had read the head.
+    /// Bodies in flight, except those that were complete when the fast path had read the head.
     pub(crate) bodies: Share,
     /// Messages of WebSockets, from their first frame's head until they are executed.
     pub(crate) frames: Share,
     /// Live streams and subscriptions, without their pages.
     streams: Share,
-    /// Pages of live streams, histories being written, and answers that their clients have yet to take.
+    /// Pages of live streams, histories being written, and answers that clients have yet to take.
     pub(crate) pages: Share,
 }
 
@@ -268,29 +267,29 @@ impl HeldBytes {
         }
     }
 
-    /// The memory of one more live stream, if there is room for it.
+    /// Charges one more live stream, if there is room for it.
     pub(crate) fn stream(&self) -> Option<Charge> {
         self.streams.take(STREAM_BYTES)
     }
 }
 
-/// Pages of live streams, histories being written, and answers that their clients have yet to take.
+/// Returns the share for pages of live streams, histories being written, and answers that clients have yet to take.
 fn pages(budget: &Budget) -> Share {
     budget.share("pages", budget.part(PAGES_PART))
 }
 
-/// Time that a page of an app's waits for room, and after which its client may come back.
+/// The longest wait of an app's page for room, and the pause suggested to its client after that.
 const PAGE_WAIT: Duration = Duration::from_millis(500);
 const PAGE_RETRY: Duration = Duration::from_secs(1);
 
-/// Room in the memory of all answers for a page that an app's handler makes of a history, until this is dropped.
+/// Room in the memory for answers, for a page that an app's handler makes of a history, until this is dropped.
 pub struct PageRoom(#[expect(dead_code, reason = "it is held")] Charge);
 
 impl PageRoom {
     /// Waits for room for this many bytes.
     ///
     /// # Errors
-    /// [`Problem`] 503: other answers have held it for half a second.
+    /// [`Problem`] with status 503: other answers have used all room for half a second.
     pub async fn take(engine: &Engine, bytes: usize) -> Result<Self, Problem> {
         let share = pages(engine.driver().budget());
         let charge = timeout(PAGE_WAIT, share.room(bytes)).await;

@@ -1,5 +1,5 @@
-//! `GET /admin/live`: a WebSocket with a point each second, and events of entities as they happen. A client that does not read loses
-//! points; its events wait in the journal.
+//! `GET /admin/live`: a WebSocket with a point each second, and live events of entities. A client that does not read loses points; its
+//! events wait in the journal.
 
 use super::wire::Wire;
 use crate::{
@@ -34,7 +34,7 @@ use tokio_tungstenite::{
 const SUBSCRIPTIONS_MAX: usize = 16;
 /// The most bytes of a received frame.
 const FRAME_BYTES_MAX: usize = 4 << 10;
-/// Events of one read; frames that wait for a client.
+/// The events of one read, and the frames that wait for a client.
 const EVENTS: usize = 100;
 const FRAMES_MAX: usize = 200;
 /// The time after which a client that takes nothing is cut off.
@@ -73,7 +73,7 @@ type Socket = WebSocketStream<Wire>;
 
 /// Serves a socket to its end.
 pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
-    // A socket is one long request to its connection: it may be silent for long.
+    // A socket counts as one long request of its connection, so that it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
     let config = WebSocketConfig::default()
         .max_message_size(Some(FRAME_BYTES_MAX))
@@ -237,7 +237,7 @@ async fn follow(
             Err(error) => return error.to_string(),
         };
         for event in events {
-            // They are JSON, written once for all who follow.
+            // They are JSON, written once for all followers.
             let members = String::from_utf8_lossy(follow::members(&event));
             let frame = format!("{{\"type\":\"event\",\"subscription\":{subscription},\"event\":{{{members}}}}}");
             if frames.send(frame).await.is_err() {

@@ -1,4 +1,4 @@
-//! Frames as bytes (RFC 6455 §5.2), as far as the fast path reads and writes them itself.
+//! Frames as bytes (RFC 6455 §5.2), as far as the fast path itself reads and writes them.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ const FINAL: u8 = 0x80;
 const RESERVED: u8 = 0x70;
 const OPCODE: u8 = 0x0f;
 const TEXT: u8 = 0x1;
-/// Opcodes from here on are of control frames.
+/// The first opcode of control frames.
 const CONTROL: u8 = 0x8;
 const MASKED: u8 = 0x80;
-/// Lengths that say where the length stands.
+/// Length values that mean that the length follows.
 const IN_TWO_BYTES: u8 = 126;
 const IN_EIGHT_BYTES: u8 = 127;
 
@@ -25,7 +25,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// `None`: not all of it is here.
+    /// Reads a head; `None` if it is incomplete.
     pub(super) fn parse(input: &[u8]) -> Option<Self> {
         let (&[first, second], rest) = input.split_first_chunk()?;
         let (length, rest) = match second & !MASKED {
@@ -55,7 +55,7 @@ impl Head {
         self.first & OPCODE >= CONTROL
     }
 
-    /// Returns true if a message goes on behind this frame. `before`: it went on before; a control frame changes nothing.
+    /// True if a message continues after this frame. `before`: whether it continued before, which a control frame does not change.
     pub(super) fn goes_on(&self, before: bool) -> bool {
         match self.first & OPCODE {
             CONTROL.. => before,
@@ -75,7 +75,7 @@ pub(crate) enum Frame {
     Odd,
 }
 
-/// Looks at the received bytes. A text message with more bytes than `most` is odd.
+/// Examines the received bytes. A text message with more bytes than `most` is odd.
 pub(crate) fn look(input: &[u8], most: usize) -> Frame {
     let Some(head) = Head::parse(input) else {
         return Frame::Partial;

@@ -16,7 +16,7 @@ const MESSAGES_MAX: usize = 16;
 /// Bytes of a frame.
 const FRAME_BYTES_MAX: usize = 4 << 10;
 
-/// Checks that a frame's text is no more than the allowed messages: as many as a parser of all of them finds, or none.
+/// Checks that a frame has at most the allowed messages: those that a parser of all finds, or none.
 pub fn messages(text: &str) {
     let Ok(messages) = message::messages(text, MESSAGES_MAX) else {
         return;
@@ -56,7 +56,7 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// Nothing comes any more, and what goes is nobody's.
+/// A socket without input that drops its output.
 struct Nothing;
 
 impl io::Read for Nothing {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration, vec};
 use throng::journal::byte_order_mark;
 
-/// Messages of a frame that are read at once: what is kept of each meanwhile is a multiple of its bytes.
+/// The number of messages of a frame up to which all are parsed at once, since parsed messages take a multiple of their bytes.
 const AT_ONCE_MAX: usize = 256;
 /// Bytes of an id that is text.
 const ID_BYTES_MAX: usize = 64;
@@ -34,7 +34,7 @@ pub(crate) struct CommandMessage<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Cow<'a, str>,
     pub(super) command: Cow<'a, str>,
-    /// The command's content as it stands in the frame.
+    /// The command's content, as in the frame.
     pub(super) body: &'a str,
     pub(super) key: Option<String>,
     pub(super) timeout: Option<Duration>,
@@ -42,8 +42,8 @@ pub(crate) struct CommandMessage<'a> {
 }
 
 impl CommandMessage<'_> {
-    /// The command sets no timeout and no trace parent, so that all such commands have the same deadline.
-    /// Answers leave in order: a command with a longer deadline of its own would hold up the answers behind it.
+    /// True if the command sets no timeout and no trace parent, so that all such commands have the same deadline. Answers leave in order: a
+    /// command with a longer deadline would delay the answers after it.
     pub(super) fn is_plain(&self) -> bool {
         self.timeout.is_none() && self.traceparent.is_none()
     }
@@ -96,12 +96,12 @@ pub(crate) enum After<'a> {
 /// A message that cannot be read comes with a problem, and with its id if that could be read.
 ///
 /// # Errors
-/// There are too many messages, or an array is not JSON.
+/// A problem: there are too many messages, or an array is not JSON.
 pub(crate) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Problem>> {
     if !frame.trim_start().starts_with('[') {
         return Ok(Messages::Each(vec![frame].into_iter()));
     }
-    // All are read at once, as long as they are few and nothing is wrong with any of them.
+    // All are parsed at once, if they are few and none of them is malformed.
     if let Ok(all) = array::<Fields<'_>>(frame, most.min(AT_ONCE_MAX)) {
         return Ok(Messages::All(all.into_iter()));
     }

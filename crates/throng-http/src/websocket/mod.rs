@@ -3,12 +3,12 @@
 //! The protocol, `throng.v1`, is described in `docs/websocket.md`. Its parts are here:
 //!
 //! - [`message`]: the messages of a client, [`outbox`]: the messages to it, both without I/O;
-//! - [`session`]: the loop of one socket. It reads all frames that have arrived, and executes their messages one after the other
-//!   in place. Answers leave once they are durable, all answers of a batch in one frame;
-//! - a socket that sends only commands which wait for nothing but their commit has no loop of its own. The [fast path](crate::http1)
-//!   serves it with [`frame`], [`message`], [`request`] and [`outbox`], until something else arrives;
+//! - [`session`]: the loop of one socket. It reads all frames that have arrived, and executes their messages one after the other. Answers
+//!   leave once they are durable, all answers of a batch in one frame;
+//! - a socket that sends only commands which wait for nothing but their commit has no loop of its own. The [fast path](crate::http1) serves
+//!   it with [`frame`], [`message`], [`request`] and [`outbox`], until something else arrives;
 //! - [`subscription`]: events, as far as the client has granted credit for them;
-//! - [`wire`]: the socket, which tells its connection when bytes move.
+//! - [`wire`]: the socket, which reports moved bytes to its connection.
 
 pub(crate) mod console;
 pub(crate) mod frame;
@@ -31,11 +31,11 @@ pub(crate) use session::run;
 pub(crate) const PLAIN_MIN: u32 = 16;
 /// Events a subscription may be granted at most.
 const CREDIT_MAX: u32 = 10_000;
-/// Bytes of one frame of answers; a larger one has a single message.
+/// The bytes of one frame of answers. A larger frame has a single message.
 const FRAME_BYTES: usize = 256 << 10;
-/// Bytes of answers that wait for a client; above, nothing more is read from it.
+/// The bytes of answers waiting for a client above which nothing more is read from it.
 const OUTBOX_BYTES_MAX: usize = 1 << 20;
-/// Bytes of answers that wait for a client above which its subscriptions wait, too.
+/// The bytes of answers waiting for a client above which its subscriptions wait, too.
 const EVENTS_BYTES_MAX: usize = 64 << 10;
 
 /// The reason why a socket is closed: the code and reason of its close frame.

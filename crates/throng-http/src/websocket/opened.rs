@@ -1,4 +1,4 @@
-//! The state of an open WebSocket, and the work that moves along when it changes between the fast path and its task.
+//! The state of an open WebSocket, and the unfinished work that it takes along between the fast path and its task.
 
 use super::message::Id;
 use crate::{
@@ -48,7 +48,7 @@ impl Drop for Opened {
     }
 }
 
-/// A command that was executed; its answer waits for its commit.
+/// An executed command whose answer waits for its commit.
 pub(crate) struct Staged {
     pub(crate) id: Id,
     pub(crate) staged: routes::Staged,
@@ -57,12 +57,12 @@ pub(crate) struct Staged {
 /// The unfinished work of a WebSocket that becomes a task.
 #[derive(Default)]
 pub(crate) struct Left {
-    /// The received bytes that are not done with. Of the first frame, `skip` messages are done.
+    /// The received bytes that are not finished. Of the first frame, `skip` messages are finished.
     pub(crate) came: Bytes,
     pub(crate) skip: usize,
     /// Commands in their order.
     pub(crate) staged: VecDeque<Staged>,
-    /// Frames that are to go before all others.
+    /// Frames that have to be sent before all others.
     pub(crate) output: Vec<u8>,
     /// The memory of large replies in them.
     pub(crate) charge: Option<Charge>,
@@ -73,7 +73,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// Returns the work of a socket that has just been opened, with the bytes that have arrived already.
+    /// Returns the work of a socket that has just been opened, with the bytes that have already arrived.
     pub(crate) fn new(came: Bytes) -> Self {
         let hello = true;
         Self {

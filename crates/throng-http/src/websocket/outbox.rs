@@ -7,10 +7,10 @@ use serde::Serialize;
 use std::{collections::VecDeque, sync::Arc};
 use throng::{EntityEvent, journal::scratch};
 
-/// Messages for a client, in frames: messages that gather while the socket is busy leave in one frame.
+/// Messages for a client, in frames. Messages that gather while the socket is busy leave in one frame.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// Full frames, which go before the open one.
+    /// Full frames, which leave before the open one.
     full: VecDeque<Bytes>,
     full_bytes: usize,
     /// `[`, then messages with commas between them.
@@ -118,7 +118,7 @@ impl Outbox {
         self.full.push_back(frame);
     }
 
-    /// Room for one more message, in this frame or a new one.
+    /// Makes room for one more message, in this frame or a new one.
     fn begin(&mut self) -> &mut Vec<u8> {
         if self.open.len() >= FRAME_BYTES {
             self.seal();
@@ -180,7 +180,7 @@ impl Outbox {
         self.tell(&Message::Subscribed { id, cursor });
     }
 
-    /// Adds events of an entity, or of a kind's entities, whose ids are told then.
+    /// Adds events of an entity, or of a kind's entities with their ids.
     pub(super) fn events(&mut self, id: &Id, events: &[Arc<EntityEvent>], with_entity: bool, cursor: &str) {
         let out = self.begin();
         out.extend_from_slice(br#"{"type":"events","id":"#);
@@ -205,13 +205,13 @@ impl Outbox {
         self.tell(&Message::Paused { id, cursor });
     }
 
-    /// Tells that a subscription failed. The client may begin it anew after the cursor.
+    /// Adds the failure of a subscription. The client may subscribe again after the cursor.
     pub(super) fn ended(&mut self, id: &Id, problem: &Problem, cursor: &str) {
         let (problem, cursor) = (Some(problem), Some(cursor));
         self.tell(&Message::Ended { id, problem, cursor });
     }
 
-    /// Tells that a subscription ended by its client's wish.
+    /// Adds the end of a subscription by its client's request.
     pub(super) fn unsubscribed(&mut self, id: &Id) {
         let (problem, cursor) = (None, None);
         self.tell(&Message::Ended { id, problem, cursor });

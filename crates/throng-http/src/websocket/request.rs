@@ -1,4 +1,4 @@
-//! Commands and queries of a socket: the same way into the engine as over HTTP.
+//! Commands and queries of a socket. They enter the engine in the same way as over HTTP.
 
 use super::message::{CommandMessage, Query};
 use crate::{
@@ -51,8 +51,8 @@ fn owner<'a>(connection: &Connection, caller: Option<&'a Caller>) -> RateOwner<'
     RateOwner { client, caller }
 }
 
-/// Runs a command without terms of its own, if its connection has a place in this batch.
-/// `None`: nothing was done; [`stage`] runs the command, and waits.
+/// Runs a command without its own terms, if its connection has a place in this batch. `None`: nothing was done; [`stage`] runs the command,
+/// and waits.
 pub(crate) fn try_now(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Staged> {
     if !command.is_plain() {
         return None;
@@ -71,7 +71,7 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     Some(Staged::new(server, begun, arrived, "", log).traced(request.span))
 }
 
-/// Runs a command, and waits for whatever it has to wait for before it is executed.
+/// Runs a command, after waiting for whatever it needs before it is executed.
 pub(super) async fn stage(server: &Server, connection: &Connection, command: CommandMessage<'_>) -> Staged {
     let log = log(server, connection, &command);
     let (caller, mut arrived) = (connection.caller(), None);
@@ -132,7 +132,7 @@ pub(super) async fn query(
     answered
 }
 
-/// Lets a refusal of a client's request take its part of a batch, too. Refusals by admission have waited for one already.
+/// Has a refusal of a client's request take its part of a batch, too. Refusals by admission have waited for one already.
 async fn in_turn<T>(
     server: &Server,
     connection: &Connection,
@@ -146,19 +146,19 @@ async fn in_turn<T>(
     answered
 }
 
-/// Waits for admission with a message that is neither a command nor a query.
+/// Waits for admission of a message that is neither a command nor a query.
 pub(super) async fn turn(server: &Server, connection: &Connection, arrived: &mut Option<Instant>) -> Answered<()> {
     let (client, deadline) = (connection.client(), server.limits().deadline);
     let entered = routes::enter(server, connection, client, deadline, 0, arrived).await;
     entered.map(drop)
 }
 
-/// Spends one request of the caller's rate.
+/// Counts one request of the caller's rate.
 pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
     access::spend(server, owner(connection, connection.caller().as_ref()))
 }
 
-/// An entity's id, which is a field of that name here.
+/// Checks an entity's id, which is a field of that name here.
 pub(super) fn entity(id: &str) -> Answered<Cow<'_, str>> {
     checked_id(id.into()).map_err(|problem| problem.at_field("entity").boxed())
 }

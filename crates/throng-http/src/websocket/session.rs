@@ -41,7 +41,7 @@ use tokio_tungstenite::{
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// The shortest time between two pings.
 const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
-/// The bytes that the library takes at once. It clears this many each time, in a buffer of the socket's own.
+/// The bytes that the library reads at once, into the socket's own buffer, which it clears each time.
 const READ_BYTES: usize = 512;
 
 /// The reason why a socket's loop ends.
@@ -56,13 +56,13 @@ enum End {
     Gone,
     /// The socket returns to the fast path: nothing waits, and enough commands came that waited for nothing.
     Plain,
-    /// The socket goes on without the memory of a large message that is done with.
+    /// The socket continues without the memory of a large message that is finished.
     Renew,
 }
 
 type Socket = RefCell<WebSocketStream<Wire>>;
 
-/// Serves a socket to its end, or until it returns to the fast path: then this returns it, with the received bytes.
+/// Serves a socket to its end, or until it returns to the fast path. In the latter case returns it with the received bytes.
 pub(crate) async fn run(
     server: Rc<Server>,
     connection: Rc<Connection>,
@@ -142,21 +142,21 @@ pub(crate) async fn run(
             };
             socket.close(Some(frame)).await.ok();
         }
-        // Until the client has answered the close frame, or its own was answered.
+        // Until the client has answered the close frame, or got the answer to its own.
         while let Some(Ok(_)) = socket.next().await {}
     };
     if timeout(CLOSE_WAIT, closing).await.is_err() {
         tracing::debug!("a WebSocket's client did not answer its close frame");
     }
     if may_send_on {
-        // Closed over what the client still sends, the socket would take the close frame from it.
+        // If the socket were closed while the client still sends, the client could lose the close frame.
         let (mut stream, _) = socket.into_inner().into_parts();
         linger(&mut stream, server.limits().linger_wait).await;
     }
     None
 }
 
-/// Ends a socket's subscriptions, however the socket ends: they hold what they share with it.
+/// Ends a socket's subscriptions when the socket ends, because they share its state.
 struct Subscriptions(Rc<Shared>);
 
 impl Drop for Subscriptions {
@@ -166,12 +166,12 @@ impl Drop for Subscriptions {
     }
 }
 
-/// Reads, executes and tells, until one side ends it.
+/// Reads, executes and sends, until one side ends it.
 async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent: bool) -> End {
     let (blocked, has_pong) = (Cell::new(false), Cell::new(false));
     let mut reading = pin!(read(shared, socket, first, &blocked, &has_pong));
     let mut ping = pin!(ping(shared, socket, is_silent));
-    // Bytes that go before all else may be on their way.
+    // Bytes with precedence may still be on their way.
     let mut writer = Writer { flushing: true };
     let mut ended = None;
     poll_fn(|context| {
@@ -179,7 +179,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
         loop {
             blocked.set(false);
             if shared.connection.is_expired() {
-                // Events from now on are not told.
+                // Later events are not sent.
                 drop(std::mem::take(&mut *shared.subscriptions.borrow_mut()));
             }
             if ended.is_none()
@@ -190,7 +190,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
             if let Poll::Ready(close) = ping.as_mut().poll(context) {
                 return Poll::Ready(End::Close(close));
             }
-            // All answers that are settled come first, then one frame with them.
+            // Settled answers first, then one frame with them.
             shared.settle(context);
             shared.ask_on(context);
             if writer.poll(shared, socket, context).is_err() {
@@ -202,7 +202,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
                     return Poll::Pending;
                 }
                 Some(end) => return Poll::Ready(end),
-                // There is room already: nobody else would wake the reader.
+                // There is room already, and nothing else would wake the reader.
                 None if blocked.get() && shared.has_room() => {}
                 None if !has_pong.get()
                     && !writer.flushing
@@ -236,7 +236,7 @@ struct First {
     skip: usize,
 }
 
-/// Reads frames and has their messages executed. The next frame is read once the pong to a ping is sent: there is never more than one.
+/// Reads frames and has their messages executed. The next frame is read once the pong to a ping is sent, so there is at most one.
 async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell<bool>, has_pong: &Cell<bool>) -> End {
     let First { waiting, mut skip } = first;
     if let Some(Staged { id, mut staged }) = waiting {
@@ -277,7 +277,7 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
         match frame {
             Frame::Text(text) => {
                 shared.server.metrics().frames_in.inc();
-                // Boxed: it is done with before the next socket's begins, and so all work in the same memory.
+                // Boxed, since it is finished before the next socket's begins, so that all use the same memory.
                 shared.executes.set(true);
                 Box::pin(execute(shared, text.into(), std::mem::take(&mut skip), blocked)).await;
                 shared.executes.set(false);
@@ -319,10 +319,10 @@ fn end_of(server: &Server, error: &tungstenite::Error) -> End {
     }
 }
 
-/// Executes the messages of a frame, one after the other, but for the first `skip`.
+/// Executes the messages of a frame, one after the other, without the first `skip`.
 //= promise 1: one command at a time
 async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<bool>) {
-    // The bytes came as valid text.
+    // The library has checked that it is valid text.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
     let messages = match message::messages(text, shared.server.limits().socket_messages_max) {
         Ok(messages) => messages,
@@ -330,7 +330,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
             if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
                 shared.server.metrics().limited(Limit::SocketMessages);
             }
-            // Reading all of it, only to refuse it, takes its part of a batch.
+            // Even a refusal of all messages takes its part of a batch.
             let problem = pass(shared).await.err().unwrap_or(problem);
             shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
             return shared.refuse(None, &problem);
@@ -382,7 +382,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
                 let log = shared.log("SUBSCRIBE", &parts.into_iter().flatten().collect::<Vec<_>>());
                 (log, subscription::subscribe(shared, id.clone(), asked).await)
             }
-            // These make less work, and are taken though there is too much of it.
+            // These reduce the work, and are accepted even under too much of it.
             Message::Credit(events) => {
                 let log = shared.log("CREDIT", &["ws"]);
                 pass(shared).await.ok();
@@ -402,13 +402,13 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
     }
 }
 
-/// Waits for admission with a message that is neither a command nor a query.
+/// Waits for admission of a message that is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
     request::turn(&shared.server, &shared.connection, &mut None).await?;
     request::spend(&shared.server, &shared.connection)
 }
 
-/// Asks now, so that the answer shows the commands before it and none after; it may have to wait for them to be durable.
+/// Asks now, so that the answer reflects the commands before it and none after. It may have to wait for them to be durable.
 async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     let query = query.into_owned();
     let name = query.query.as_deref().unwrap_or(View::NAME);
@@ -429,7 +429,7 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     }
 }
 
-/// Pings a silent client now and then, and ends when it does not answer.
+/// Pings a silent client regularly, and ends when it does not answer.
 async fn ping(shared: &Shared, socket: &Socket, is_silent: bool) -> Close {
     let silence = shared.server.limits().socket_ping.max(SOCKET_PING_MIN);
     let mut every = tokio::time::interval_at(tokio::time::Instant::now() + silence, silence);
@@ -447,20 +447,20 @@ async fn ping(shared: &Shared, socket: &Socket, is_silent: bool) -> Close {
             Poll::Ready(socket.start_send_unpin(Frame::Ping(Bytes::new())))
         });
         if sent.await.is_err() {
-            // The reader knows why.
+            // The reader handles it.
             std::future::pending::<()>().await;
         }
         every.tick().await;
     }
 }
 
-/// Sends frames, one after the other: while one is under way, the next gathers.
+/// Sends frames, one after the other. While one is being sent, the next gathers.
 struct Writer {
     flushing: bool,
 }
 
 impl Writer {
-    /// Sends what it can.
+    /// Sends as much as possible.
     fn poll(&mut self, shared: &Shared, socket: &Socket, context: &mut Context<'_>) -> Result<(), tungstenite::Error> {
         let mut socket = socket.borrow_mut();
         loop {
@@ -484,7 +484,7 @@ impl Writer {
             };
             shared.left.notify_waiters();
             shared.server.metrics().frames_out.inc();
-            // All of it was written as JSON.
+            // All of it was written as JSON, so this cannot fail.
             if let Ok(text) = Utf8Bytes::try_from(frame) {
                 socket.start_send_unpin(Frame::Text(text))?;
                 self.flushing = true;

@@ -28,26 +28,26 @@ pub(super) struct Shared {
     pub(super) server: Rc<Server>,
     pub(super) connection: Rc<Connection>,
     pub(super) out: RefCell<Outbox>,
-    /// The memory of events and large answers in it, and in the frame that leaves.
+    /// The charge for events and large answers in it, and in the frame that leaves.
     pub(super) told: RefCell<Charge>,
     /// Some of it has left.
     pub(super) left: Notify,
     pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
-    /// Commands that were executed, in their order; their answers wait for their commits.
+    /// Executed commands, in order, whose answers wait for their commits.
     pub(super) staged: RefCell<VecDeque<Staged>>,
-    /// Commands that were answered. Only [`settle`](Self::settle) counts them.
+    /// The number of answered commands. Only [`settle`](Self::settle) raises it.
     pub(super) answered: Cell<u64>,
-    /// Told when some were.
+    /// Notified when commands were answered.
     pub(super) settled: Notify,
     /// Queries that wait.
     pub(super) asking: RefCell<FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>>,
-    /// Requests whose answer was not told yet.
+    /// The number of requests without an answer so far.
     pub(super) in_flight: Cell<usize>,
-    /// Something came since the last ping.
+    /// True if anything has arrived since the last ping. The reader sets it; the pinger clears it.
     pub(super) alive: Cell<bool>,
     /// The number of further commands that wait for nothing after which the socket returns to the fast path.
     pub(super) plain: Cell<u32>,
-    /// Messages are being executed; nothing is read meanwhile.
+    /// True while messages are being executed; nothing is read meanwhile.
     pub(super) executes: Cell<bool>,
     pub(super) waker: RefCell<Option<Waker>>,
 }
@@ -67,14 +67,14 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// Adds to the credit, up to the most there may be; the rest is not granted.
+    /// Adds to the credit, up to the maximum; the rest is not granted.
     pub(super) fn grant(&self, events: u32) {
         self.left.set(self.left.get().saturating_add(events).min(CREDIT_MAX));
         self.granted.notify_one();
     }
 }
 
-/// A subscription as its socket knows it; it ends when this is dropped.
+/// A socket's subscription, which ends when this is dropped.
 pub(super) struct Subscription {
     pub(super) credit: Rc<Credit>,
     pub(super) task: AbortHandle,
@@ -87,7 +87,7 @@ impl Drop for Subscription {
 }
 
 impl Shared {
-    /// Tells the answers of executed commands, in that order, as far as they may leave.
+    /// Adds the answers of executed commands, in order, as far as they may leave.
     pub(super) fn settle(&self, context: &mut Context<'_>) {
         let mut staged = self.staged.borrow_mut();
         let before = self.answered.get();
@@ -111,12 +111,12 @@ impl Shared {
         }
     }
 
-    /// Counts the commands that were executed, answered or not.
+    /// Returns the number of executed commands, answered or not.
     pub(super) fn executed(&self) -> u64 {
         self.answered.get() + self.staged.borrow().len() as u64
     }
 
-    /// Waits until this many commands are answered. Each is answered in its time, with success or not.
+    /// Waits until this many commands are answered, successfully or not. Each is answered in time.
     pub(super) async fn answered(&self, commands: u64) {
         loop {
             let settled = self.settled.notified();
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Goes on with the queries that wait.
+    /// Continues the waiting queries.
     pub(super) fn ask_on(&self, context: &mut Context<'_>) {
         let mut asking = self.asking.borrow_mut();
         while !asking.is_empty() && asking.poll_next_unpin(context).is_ready() {}
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// There is room to read one more request.
+    /// True if there is room to read one more request.
     pub(super) fn has_room(&self) -> bool {
         self.in_flight.get() < self.server.limits().socket_requests_max && self.takes_answers()
     }
@@ -169,12 +169,12 @@ impl Shared {
         self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
     }
 
-    /// Nothing is read until earlier requests are done with: the client's silence is not its fault.
+    /// True if nothing is read until earlier requests are finished, so that the client's silence is not its fault.
     pub(super) fn is_busy(&self) -> bool {
         self.takes_answers() && (self.executes.get() || !self.has_room())
     }
 
-    /// All that was asked is answered.
+    /// True if everything is answered.
     pub(super) fn is_done(&self) -> bool {
         self.in_flight.get() == 0 && self.out.borrow().is_empty()
     }
@@ -228,7 +228,7 @@ impl Shared {
         is_logged.then(|| Entry::message(&self.connection, message, parts))
     }
 
-    /// Logs a message that is answered already, or was refused.
+    /// Logs a message that is already answered, or was refused.
     pub(super) fn logged(&self, entry: Option<Box<Entry>>, refused: Option<&Problem>) {
         if let Some(entry) = entry {
             match refused {

@@ -1,6 +1,6 @@
 //! Subscriptions: events are sent as far as the client has granted credit for them.
 //!
-//! The events are in the journal: a subscription that waits for its client holds nothing but its place.
+//! The events are in the journal, so a subscription that waits for its client holds nothing but its position.
 
 use super::{
     EVENTS_BYTES_MAX,
@@ -26,7 +26,7 @@ use throng::{
 };
 use tokio::time::timeout;
 
-/// Events of one message.
+/// The events of one message.
 const PAGE_EVENTS: u32 = 100;
 /// The cursor before the first event, the start of history.
 const START: &str = "start";
@@ -47,14 +47,14 @@ pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>)
     let mut following = Box::pin({
         let shared = shared.clone();
         async move {
-            // An entity may be created by a command before it. A kind is followed from here on, whatever is on its way.
+            // A command before it may create the entity. A kind is followed from here on, whatever is in flight.
             if matches!(from, From::Entity(_)) {
                 shared.answered(commands).await;
             }
             from.follow(&engine).await
         }
     });
-    // The place is taken before the next message is executed, so that a kind's follower sees the events of that message.
+    // The position is taken before the next message is executed, so that a kind's follower sees the events of that message.
     let followed = poll_fn(|context| Poll::Ready(following.as_mut().poll(context))).await;
     let task = tokio::task::spawn_local({
         let (shared, id, credit) = (shared.clone(), id.clone(), credit.clone());
@@ -73,7 +73,7 @@ pub(super) async fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>)
     Ok(())
 }
 
-/// Refuses an id that is in use, and one subscription too many.
+/// Refuses an id that is in use, and a subscription beyond the limit.
 fn may_subscribe(shared: &Shared, id: &Id) -> Answered<()> {
     let most = shared.server.limits().socket_subscriptions_max;
     let subscriptions = shared.subscriptions.borrow();
@@ -88,7 +88,7 @@ fn may_subscribe(shared: &Shared, id: &Id) -> Answered<()> {
     Ok(())
 }
 
-/// Grants one more.
+/// Grants further events.
 pub(super) fn grant(shared: &Shared, id: &Id, events: u32) -> Answered<()> {
     match shared.subscriptions.borrow().get(id) {
         Some(subscription) => {
@@ -99,7 +99,7 @@ pub(super) fn grant(shared: &Shared, id: &Id, events: u32) -> Answered<()> {
     }
 }
 
-/// Ends one, by the client's wish.
+/// Ends a subscription at its client's request.
 pub(super) fn unsubscribe(shared: &Shared, id: &Id) -> Answered<()> {
     let removed = shared.subscriptions.borrow_mut().remove(id);
     removed.map(drop).ok_or_else(nobody)
@@ -236,7 +236,7 @@ async fn tell(
     }
 }
 
-/// Waits for credit; a client that leaves events waiting is told, and after some time has its subscription ended.
+/// Waits for credit. A client that leaves events waiting is informed, and after some time its subscription ends.
 async fn paused(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower) -> Answered<()> {
     let granted = async {
         while credit.left.get() == 0 {

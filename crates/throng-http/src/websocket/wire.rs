@@ -1,8 +1,7 @@
-//! A WebSocket's socket, which tells its connection when bytes move.
+//! A WebSocket's socket, which reports moved bytes to its connection.
 //!
-//! The socket is read into a buffer of the loop, as much as there is at once. The WebSocket library takes the bytes from here.
-//! The library gets the bytes of one frame at a time, so that behind a message it holds nothing of the next.
-//! Another reader can therefore go on from there.
+//! The socket is read into a buffer of the loop, as much as there is at once. The WebSocket library takes the bytes from here. It gets the
+//! bytes of one frame at a time, so that after a message it holds nothing of the next. So another reader can continue from there.
 
 use super::frame::Head;
 use crate::{
@@ -19,9 +18,9 @@ use std::{
 use throng::driver::Charge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Room for what is read at once, at least.
+/// The least room for one read.
 const READ_BYTES: usize = 1 << 10;
-/// The largest message that is not charged: it is a part of what its connection takes.
+/// The largest message that is not charged, since the charge for its connection includes it.
 const FREE_BYTES: usize = 4 << 10;
 
 /// The reason why no more of a message is read.
@@ -40,20 +39,20 @@ pub(crate) struct Wire {
     input: Input,
     /// Bytes of a frame that are still to be taken.
     left: u64,
-    /// The frame that is taken, or was last, is not the last one of its message.
+    /// True if the frame being taken, or the last one, is not the last of its message.
     goes_on: bool,
-    /// Bytes of the message's frames, with the one that is taken.
+    /// The bytes of the message's frames, including the one being taken.
     message_bytes: u64,
-    /// The memory of a message that is large or comes in fragments. The library keeps it after the message.
+    /// The charge for a message that is large or comes in fragments. The library keeps its buffer after the message.
     charge: Option<Charge>,
     /// The wait for the rest of a message.
     coming: Option<Coming<Rc<Connection>>>,
-    /// Bytes that go before all else.
+    /// Bytes with precedence over everything else.
     output: Vec<u8>,
 }
 
 impl Wire {
-    /// Wraps a socket. `came` has arrived already, and `output` goes before all else.
+    /// Wraps a socket. `came` has already arrived, and `output` has precedence over everything else.
     pub(crate) fn new(
         mut stream: Stream,
         connection: Rc<Connection>,
@@ -78,7 +77,7 @@ impl Wire {
         }
     }
 
-    /// The library has taken whole messages only, and the bytes that go before all else have gone.
+    /// True if the library has taken complete messages only, and the bytes with precedence were sent.
     pub(super) fn is_between_messages(&self) -> bool {
         self.left == 0 && !self.goes_on && self.output.is_empty()
     }
@@ -93,12 +92,12 @@ impl Wire {
         self.charge = None;
     }
 
-    /// Nothing is read for a while: that the message does not come is not its client's fault.
+    /// Notes that nothing is read for a while, so that a late message is not its client's fault.
     pub(super) fn pauses(&mut self) {
         self.coming = None;
     }
 
-    /// Charges the memory that the message takes with this frame, of which the head is here.
+    /// Charges the memory that the message takes with this frame, whose head has arrived.
     fn charge(&mut self, head: &Head) -> io::Result<()> {
         if head.is_control() {
             return Ok(());
@@ -113,7 +112,7 @@ impl Wire {
             return Ok(());
         };
         let frame = usize::try_from(head.length).unwrap_or(usize::MAX);
-        // Fragments are gathered in a buffer that doubles, beside the frame that comes.
+        // Fragments are gathered in a buffer that doubles, beside the arriving frame.
         let takes = if begun || goes_on { 2 * bytes + frame } else { bytes };
         if takes <= FREE_BYTES {
             return Ok(());
@@ -125,7 +124,7 @@ impl Wire {
         }
     }
 
-    /// The socket, and what has come of it and was not taken.
+    /// Returns the socket, and received bytes that were not taken.
     pub(super) fn into_parts(self) -> (Stream, Bytes) {
         (self.stream, self.input.into_vec().into())
     }
@@ -158,7 +157,7 @@ impl Wire {
         }
     }
 
-    /// Waits for more input. A message that has begun has as much time as a body has.
+    /// Waits for more input. The rest of a message has as much time as a body.
     fn waits<T>(&mut self, context: &Context<'_>) -> Poll<io::Result<T>> {
         let has_begun = !self.input.is_empty() || self.left > 0 || self.goes_on;
         if !has_begun {
@@ -171,7 +170,7 @@ impl Wire {
         }
     }
 
-    /// Ensures that bytes of a frame are here, unless the client sends no more.
+    /// Makes sure that bytes of a frame are here, unless the client sends no more.
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.left == 0 {
             if let Some(head) = Head::parse(&self.input) {
@@ -189,7 +188,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what is to go before all else.
+    /// Sends the bytes with precedence.
     fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.output.is_empty() {
             let output = std::mem::take(&mut self.output);

@@ -2,13 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// A large buffer begins in memory at a multiple of this, so that a disk can take its bytes from there.
+/// The alignment of a large buffer's memory, which lets a disk take the bytes without a copy.
 const ALIGNMENT: usize = 4096;
 /// The size from which a buffer is aligned: smaller commits go through the page cache anyway.
 const ALIGNED_FROM: usize = 32 << 10;
 
-/// Bytes that grow, and that begin at a page of memory once they are many: a backend can then hand them to the disk
-/// without copying them.
+/// A growing buffer. Once it is large it begins at a page of memory, so that a backend can hand it to the disk without copying it.
 #[derive(Default)]
 pub struct Buffer {
     /// `lead` bytes of no meaning, then the content.
@@ -17,7 +16,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Bytes it can hold before it grows.
+    /// Returns the bytes it can hold before it grows.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() - self.lead
@@ -39,7 +38,7 @@ impl Buffer {
         self.bytes.resize(self.lead + length, 0);
     }
 
-    /// Adds bytes behind those it has.
+    /// Appends bytes.
     #[inline]
     pub fn extend_from_slice(&mut self, more: &[u8]) {
         self.reserve(more.len());
@@ -53,7 +52,7 @@ impl Buffer {
         }
     }
 
-    /// Moves the bytes to where `least` of them have room, and as many again as there were.
+    /// Moves the bytes to memory with room for `least` more, and at least twice as large.
     #[cold]
     fn grow(&mut self, least: usize) {
         let capacity = least.max(self.len() * 2);
@@ -62,7 +61,7 @@ impl Buffer {
             return;
         }
         let mut bytes: Vec<u8> = Vec::with_capacity(capacity + ALIGNMENT);
-        // An interpreter may refuse to say (`usize::MAX`): then it is not aligned.
+        // An interpreter such as Miri may not answer (`usize::MAX`). The buffer is then not aligned.
         let lead = bytes.as_ptr().align_offset(ALIGNMENT) % ALIGNMENT;
         bytes.resize(lead, 0);
         bytes.extend_from_slice(self);
@@ -87,7 +86,7 @@ impl DerefMut for Buffer {
 }
 
 impl From<Vec<u8>> for Buffer {
-    /// Takes the bytes as they stand in memory.
+    /// Takes over the bytes without moving them.
     fn from(bytes: Vec<u8>) -> Self {
         Self { bytes, lead: 0 }
     }

@@ -13,14 +13,14 @@ pub struct Stamp {
     pub writer: WriterId,
     /// The commit's number in it.
     pub number: CommitNo,
-    /// The newest commit of this writer known to be synced: damage at or below it is damage, not an unfinished end.
+    /// The newest commit of this writer known to be synced. Unreadable bytes at or below it are damage, those above an unfinished end.
     pub synced: CommitNo,
     /// The time in microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
 }
 
 impl Stamp {
-    /// Stamps a commit of a writer of which no other commit is known to be synced.
+    /// Returns the stamp for a commit of a writer without any commit known to be synced.
     #[must_use]
     pub const fn new(writer: WriterId, number: CommitNo, at_micros: i64) -> Self {
         let synced = CommitNo(0);
@@ -32,7 +32,7 @@ impl Stamp {
         }
     }
 
-    /// Stamps a commit whose predecessors are all synced.
+    /// Returns the stamp for a commit whose predecessors are all synced.
     #[must_use]
     pub const fn after_synced(writer: WriterId, number: CommitNo, at_micros: i64) -> Self {
         let synced = CommitNo(number.0 - 1);
@@ -57,7 +57,7 @@ pub struct Mark {
     records: u32,
 }
 
-/// The open commit: records are pushed, then it is finished into a [`Commit`]. Buffers are kept for the next one.
+/// The open commit: records are pushed, then it is finished into a [`Commit`]. Buffers are reused for the next one.
 #[derive(Debug, Default)]
 pub struct CommitBuilder {
     /// Header space, then bodies. Empty until the first push.
@@ -67,7 +67,7 @@ pub struct CommitBuilder {
 }
 
 impl CommitBuilder {
-    /// Gives a finished commit's buffer back, if the builder has none yet.
+    /// Takes the buffer of a finished commit for reuse, if the builder has none.
     pub fn recycle(&mut self, buffer: impl Into<Buffer>) {
         let mut buffer = buffer.into();
         if self.bytes.capacity() == 0 {
@@ -76,7 +76,7 @@ impl CommitBuilder {
         }
     }
 
-    /// Takes what another one keeps beside its commit's buffer, once that is finished, if it has none yet.
+    /// Takes the other buffers of a finished builder for reuse, if this one has none.
     pub fn take_over(&mut self, finished: Self) {
         debug_assert!(finished.is_empty(), "what is in it would be lost");
         if self.directory.capacity() == 0 {
@@ -96,7 +96,7 @@ impl CommitBuilder {
         self.records as usize
     }
 
-    /// Bytes the commit would have if it were finished now: at most [`COMMIT_BYTES_MAX`].
+    /// Returns the bytes that the commit would have if it were finished now: at most [`COMMIT_BYTES_MAX`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len().max(HEADER_BYTES) + self.directory.len()
@@ -105,7 +105,7 @@ impl CommitBuilder {
     /// Adds a record.
     ///
     /// # Panics
-    /// When a limit is broken that is the caller's to keep: a kind has at most 64 bytes, an id 256, a name 255, and a commit
+    /// A limit is exceeded, which the caller must keep: a kind has at most 64 bytes, an id 256, a name 255, and a commit
     /// [`COMMIT_BYTES_MAX`].
     #[allow(
         clippy::too_many_arguments,
@@ -124,10 +124,10 @@ impl CommitBuilder {
         self.push_parts(kind, shard, (&address.kind, &address.id), seq, (name, version), body);
     }
 
-    /// Pushes like [`push`](Self::push), from borrowed parts: address as (kind, id), shape as (name, version).
+    /// Pushes a record like [`push`](Self::push), from borrowed parts: address as (kind, id), shape as (name, version).
     ///
     /// # Panics
-    /// As [`push`](Self::push).
+    /// A limit is exceeded, as for [`push`](Self::push).
     pub fn push_parts(
         &mut self,
         kind: RecordKind,
@@ -169,11 +169,11 @@ impl CommitBuilder {
         self.records += 1;
     }
 
-    /// Takes over all records of another builder, in order, and empties it. Returns what to add to a body's offset in
-    /// the other to get its offset here.
+    /// Moves all records of another builder to the end of this one, in order. Returns the difference between a body's offset here and in
+    /// the other.
     ///
     /// # Panics
-    /// When both together have more than [`COMMIT_BYTES_MAX`] bytes.
+    /// Both together have more than [`COMMIT_BYTES_MAX`] bytes.
     pub fn append(&mut self, other: &mut Self) -> u32 {
         if other.records == 0 {
             return 0;
@@ -190,7 +190,7 @@ impl CommitBuilder {
         shift
     }
 
-    /// Offsets and lengths within a commit are written as `u32`: from here on no such conversion loses anything.
+    /// Panics unless offsets and lengths within the commit fit the `u32` in which they are written.
     fn assert_room(&self, more: usize) {
         let bytes = self.bytes() + more;
         assert!(
@@ -209,7 +209,7 @@ impl CommitBuilder {
         self.records = 0;
     }
 
-    /// Returns the present state of the builder, to come back to with [`truncate`](Self::truncate).
+    /// Returns the present state of the builder, for [`truncate`](Self::truncate).
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -226,7 +226,7 @@ impl CommitBuilder {
         self.records = mark.records;
     }
 
-    /// The commit, unsealed (its CRC is the backend's to set, with [`Commit::seal`]). The builder is empty afterwards.
+    /// Returns the commit without its checksum, which the backend sets with [`Commit::seal`]. The builder is empty afterwards.
     pub fn finish(&mut self, stamp: Stamp) -> Commit {
         let mut bytes = std::mem::take(&mut self.bytes);
         if bytes.is_empty() {

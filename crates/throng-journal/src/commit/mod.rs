@@ -30,11 +30,11 @@
 //!     24     …  kind, id, name
 //! ```
 //!
-//! The **seed** is chosen by the backend: the embedded log seeds with segment number and file offset, so that stale bytes
-//! of a recycled segment never pass for a commit; others seed with nothing.
+//! The **seed** is chosen by the backend. The embedded log seeds with segment number and file offset, so that old bytes of a recycled
+//! segment cannot pass for a commit; other backends seed with nothing.
 //!
-//! The directory stands behind the bodies, so that a commit is built in one pass, and can be read alone: recovery needs
-//! nothing else of a commit.
+//! The directory comes after the bodies, so that a commit is built in one pass. It can be read by itself: recovery needs nothing else of a
+//! commit.
 
 mod buffer;
 mod builder;
@@ -48,7 +48,7 @@ pub use removal::{Removal, Rest, stands_for};
 
 /// Bytes of a commit's header.
 pub const HEADER_BYTES: usize = 56;
-/// Most bytes of a commit that is built here. A backend may make it a little longer, see [`Commit::pad`].
+/// The most bytes of a commit that is built here. A backend may pad it a little, see [`Commit::pad`].
 pub const COMMIT_BYTES_MAX: usize = 64 << 20;
 /// Most bytes of a record's name.
 pub const NAME_BYTES_MAX: usize = u8::MAX as usize;
@@ -57,45 +57,45 @@ pub const ENTRY_BYTES: usize = 24;
 pub(crate) const MAGIC: [u8; 4] = *b"THC1";
 pub(crate) const CRC_AT: usize = 52;
 
-/// The kind of a record. The engine gives meaning to the bodies; a store only looks at [`Event`](RecordKind::Event).
+/// The kind of a record. The engine gives meaning to the bodies; a store reads only [`Event`](RecordKind::Event) bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// Something happened to an entity: `seq` counts its events, 1, 2, 3, … without a gap.
+    /// An event of an entity. `seq` counts the entity's events, 1, 2, 3, … without a gap.
     Event = 1,
-    /// A message left for another entity; `seq` counts the messages of the sending shard.
+    /// A message was sent to another entity. `seq` counts the messages of the sending shard.
     Sent = 2,
     /// A message was taken; `seq` is its number at the sending shard.
     Taken = 3,
-    /// A command under an idempotency key was accepted; the body holds its answer. Of `version` 1: it was refused.
+    /// A command under an idempotency key was accepted; the body holds its answer. With `version` 1 it was refused.
     Key = 4,
     /// A timer was set.
     TimerSet = 5,
-    /// A timer fired for the last time or was cancelled. Of `version` 1: no record that set it was left by retention.
+    /// A timer fired for the last time or was cancelled. With `version` 1, retention has left no record that set it.
     TimerCleared = 6,
     /// The entity has a parent or a child.
     Family = 7,
-    /// The entity is to be erased, or was: the name says which. Earlier programs know the number, which none of them wrote, and pass such a
-    /// record over.
+    /// The entity is to be erased, or was; the name says which. Earlier programs never wrote such a record, but know the number and skip
+    /// it.
     Erasure = 8,
-    /// Commits were lost before this one, and a person accepted that: see [`Loss`](crate::Loss).
+    /// Commits were lost before this one, and an operator accepted that: see [`Loss`](crate::Loss).
     Loss = 9,
-    /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
-    /// number of its last event.
+    /// The entity has ended: its timers are cancelled, and an entity created anew under its id starts from nothing. `seq` is the number of
+    /// its last event.
     Ended = 10,
-    /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
+    /// A client's command that was accepted, of a kind that records them. It follows the command's other records.
     Command = 11,
-    /// The entity's state after its event `seq`: a load does not need any earlier record. `version` is that of its state.
+    /// The entity's state after its event `seq`. Loading it needs no earlier record. `version` is the state's version.
     State = 12,
-    /// A removed record: retention or an erasure took it. Its body is zeros; it names the commit that [replaces](Record::replaced_by) what
-    /// went.
+    /// A record removed by retention or an erasure. Its body is zeros; it names the commit that [replaces](Record::replaced_by) what was
+    /// removed.
     Removed = 13,
-    /// The numbers of messages that a shard has sent and taken: no earlier record is needed to know them.
+    /// The numbers of messages that a shard has sent and taken. No earlier record is needed to know them.
     Numbers = 14,
 }
 
 impl RecordKind {
-    /// All there are, in the order of their numbers, from 1.
+    /// All kinds, in the order of their numbers, from 1.
     pub const ALL: [Self; 14] = [
         Self::Event,
         Self::Sent,

@@ -6,12 +6,12 @@ use crate::{CommitNo, Place, Position, ShardId, WriterId};
 /// Why bytes are not a commit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Fewer bytes than a header, or than the header says.
+    /// There are fewer bytes than a header has, or than the header says.
     #[error("{found} bytes where {expected} were expected")]
     Short {
         /// The length that a header needs, or that the header states.
         expected: usize,
-        /// The length that is there.
+        /// The number of bytes present.
         found: usize,
     },
     /// The bytes are not the beginning of a commit.
@@ -30,7 +30,7 @@ pub enum Damage {
     Layout(&'static str),
 }
 
-/// A finished commit. Reading one that came from a disk or a network begins with [`Commit::parse`].
+/// A finished commit. One that comes from a disk or a network has to be checked with [`Commit::parse`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Commit {
     pub(super) bytes: Buffer,
@@ -61,11 +61,11 @@ impl Commit {
         Self { bytes }
     }
 
-    /// Returns the length of the commit that begins with this header; from the first [`HEADER_BYTES`] alone. Nothing is checked but the
-    /// magic and that the length can be.
+    /// Returns the length of the commit that begins with this header, from the first [`HEADER_BYTES`] alone. Checks only the magic and
+    /// whether the length is possible.
     ///
     /// # Errors
-    /// [`Damage`] when no commit begins here.
+    /// [`Damage`]: no commit begins here.
     pub fn length(header: &[u8]) -> Result<usize, Damage> {
         if header.len() < HEADER_BYTES {
             return Err(Damage::Short {
@@ -83,10 +83,10 @@ impl Commit {
         Ok(length)
     }
 
-    /// Checks the bytes against their checksum and layout, and takes them as a commit.
+    /// Checks the bytes against their checksum and layout, and returns them as a commit.
     ///
     /// # Errors
-    /// [`Damage`] says what was found.
+    /// [`Damage`]: the fault that was found.
     pub fn parse(bytes: impl Into<Buffer>, seed: &[u8]) -> Result<Self, Damage> {
         let bytes = bytes.into();
         let length = Self::length(&bytes)?;
@@ -116,13 +116,12 @@ impl Commit {
         crc32c::crc32c_append(crc, &bytes[HEADER_BYTES..])
     }
 
-    /// Sets the newest synced commit, for a backend that knows better than its engine. To be called before [`seal`](Self::seal).
+    /// Sets the newest synced commit, for a backend that knows more than its engine. Call it before [`seal`](Self::seal).
     pub fn set_synced(&mut self, synced: CommitNo) {
         self.bytes[24..32].copy_from_slice(&synced.0.to_le_bytes());
     }
 
-    /// Makes the commit longer, with zeros behind its directory, for a backend that writes whole blocks. Before
-    /// [`seal`](Self::seal).
+    /// Pads the commit with zeros after its directory, for a backend that writes whole blocks. Call it before [`seal`](Self::seal).
     pub fn pad(&mut self, bytes: usize) {
         let length = self.bytes.len() + bytes;
         let written = u32::try_from(length).expect("a commit has at most 64 MiB, and blocks are small");
@@ -136,7 +135,7 @@ impl Commit {
         self.bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// The commit's bytes, as they are written.
+    /// Returns the commit's bytes as they are written.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -171,7 +170,7 @@ impl Commit {
         self.stamp().position()
     }
 
-    /// The checksum it was sealed with: tells it from another commit of the same number.
+    /// Returns the checksum with which it was sealed. It distinguishes commits of the same number.
     #[must_use]
     pub fn checksum_sealed(&self) -> u32 {
         u32_at(&self.bytes, CRC_AT)
@@ -187,7 +186,7 @@ impl Commit {
         u32_at(&self.bytes, 40) as usize
     }
 
-    /// The records, in order. After [`parse`](Self::parse) or `finish` none of them is an error.
+    /// Iterates over the records, in order. After [`parse`](Self::parse) or `finish` none of them is an error.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
         Records {

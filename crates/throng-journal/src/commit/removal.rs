@@ -1,32 +1,32 @@
-//! Commits of which retention or an erasure has taken records: what stays stands where it stood.
+//! Commits from which retention or an erasure has removed records. What is left stays at its place.
 //!
-//! A record that is taken leaves a [filler](RecordKind::Removed) with a body of zeros, so that no other body moves and no index has to
-//! change. A commit of which nothing is left may stand for those before it too, of which nothing is left either: they are read as one.
+//! A removed record leaves a [filler](RecordKind::Removed) with a body of zeros, so that no other body moves and no index has to change. A
+//! commit without any record left may also stand for empty ones before it: they are read as one.
 //!
-//! Both say which commit [replaces](Removal::replaced_by) what went. A history that ends before that commit is not complete.
+//! Both name the commit that [replaces](Removal::replaced_by) what was removed. A history that ends before that commit is incomplete.
 //!
-//! - A filler: in the lowest 44 bits of `seq` the commit's number, in the other 20 and in `version` the writer.
-//! - A commit of which nothing is left: 16 bytes where bodies stand, writer and number. None where it is not known.
+//! - A filler has the commit's number in the lowest 44 bits of `seq`, and the writer in the other 20 and in `version`.
+//! - An empty commit has 16 bytes in place of bodies, writer and number; none if they are unknown.
 
 use super::{CRC_AT, Commit, CommitBuilder, ENTRY_BYTES, HEADER_BYTES, Record, RecordKind};
 use crate::{CommitNo, Position, ShardId, WriterId};
 
-/// The place in a header that holds the number of commits before it which a commit stands for.
+/// The offset in a header of the number of earlier commits that a commit stands for.
 const STANDS_FOR_AT: usize = 48;
 /// The places in a header of the commit's length, and of its directory.
 const LENGTH_AT: usize = 4;
 const DIRECTORY_AT: usize = 40;
 /// Bits of a filler's `seq` that hold the number of a commit.
 const NUMBER_BITS: u32 = 44;
-/// Bits of the writer that stand in a filler's `seq`, above the number.
+/// The bits of the writer in a filler's `seq`, above the number.
 const WRITER_BITS: u32 = u64::BITS - NUMBER_BITS;
 
 /// Records that were taken from history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// The history up to this commit says what entities, messages and timers are without the records that were taken.
+    /// The history up to this commit has all that entities, messages and timers need in place of the removed records.
     pub replaced_by: Option<Position>,
-    /// Some were taken by a program that did not note by which commit they are replaced.
+    /// True if a program that did not note replacing commits removed some of them.
     pub is_unknown: bool,
 }
 
@@ -39,7 +39,7 @@ impl Removal {
         }
     }
 
-    /// Adds what was taken elsewhere.
+    /// Adds another removal.
     pub fn join(&mut self, other: Self) {
         self.replaced_by = self.replaced_by.max(other.replaced_by);
         self.is_unknown |= other.is_unknown;
@@ -47,7 +47,7 @@ impl Removal {
 }
 
 impl Record<'_> {
-    /// The record that stands where others were taken.
+    /// Returns the record that stands in place of removed ones.
     #[must_use]
     pub fn filler(replaced_by: Option<Position>) -> Record<'static> {
         let Position { writer, commit } = replaced_by.unwrap_or_default();
@@ -66,7 +66,7 @@ impl Record<'_> {
         }
     }
 
-    /// Reads what a [filler](Self::filler) says; `None`: it is none.
+    /// Reads the replacing commit from a [filler](Self::filler); `None` if this is none.
     #[must_use]
     pub fn replaced_by(&self) -> Option<Position> {
         let writer = u64::from(self.version) << WRITER_BITS | self.seq >> NUMBER_BITS;
@@ -78,20 +78,20 @@ impl Record<'_> {
     }
 }
 
-/// The rest of a commit after a removal.
+/// The result of removing records from a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// All of it.
     Whole,
-    /// The commit with the records that are left, as long as it was; to be sealed again.
+    /// The commit with the remaining records, as long as before. It has to be sealed again.
     Part(Commit),
     /// No record is left.
     Nothing,
 }
 
 impl Commit {
-    /// Returns the rest once the records that are over are taken. No taken record keeps its content. Records that were taken before are not
-    /// asked about. The history up to the commit `by` replaces the removed records.
+    /// Removes the records that `is_over` accepts, with their content. It is not called for records removed earlier. The history up to the
+    /// commit `by` replaces the removed records.
     #[must_use]
     pub fn without(&self, by: Position, mut is_over: impl FnMut(&Record<'_>) -> bool) -> Rest {
         let (mut left, mut taken) = (0, 0);
@@ -129,8 +129,8 @@ impl Commit {
         }
     }
 
-    /// A commit without records in the place of this one and of so many right before it. The history up to another commit replaces what
-    /// they held. To be sealed.
+    /// Returns a commit without records in place of this one and of `before` earlier ones. The history up to another commit replaces their
+    /// records. It has to be sealed.
     #[must_use]
     pub fn emptied(&self, before: u32, replaced_by: Option<Position>) -> Self {
         let mut bytes = CommitBuilder::default().finish(self.stamp()).into_bytes();
@@ -144,7 +144,7 @@ impl Commit {
         Self { bytes: bytes.into() }
     }
 
-    /// The records that were taken from it; `None`: it is whole.
+    /// Returns the removal of records from this commit; `None` if it is complete.
     #[must_use]
     pub fn removal(&self) -> Option<Removal> {
         if self.record_count() == 0 {
@@ -168,13 +168,13 @@ impl Commit {
         })
     }
 
-    /// Returns the number of commits right before it that this one stands for, because nothing is left of any of them.
+    /// Returns the number of earlier commits that this one stands for, because none of their records are left.
     #[must_use]
     pub fn stands_for(&self) -> u32 {
         stands_for(&self.bytes)
     }
 
-    /// The first of the commits this one stands for; nearly always itself.
+    /// Returns the first of the commits that this one stands for; nearly always itself.
     #[must_use]
     pub fn first(&self) -> CommitNo {
         CommitNo(self.stamp().number.0.saturating_sub(u64::from(self.stands_for())))
@@ -184,7 +184,7 @@ impl Commit {
 /// Reads [`Commit::stands_for`] from a commit's first [`HEADER_BYTES`] alone.
 ///
 /// # Panics
-/// There are fewer.
+/// The header is shorter than that.
 #[must_use]
 pub fn stands_for(header: &[u8]) -> u32 {
     let field = &header[STANDS_FOR_AT..CRC_AT];

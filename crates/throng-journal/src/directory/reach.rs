@@ -1,16 +1,17 @@
-//! Nodes that others cannot talk to: when one may own shards, and which one has to give its shards away.
+//! Connectivity: when a node may own shards, and which node has to give its shards away because others cannot reach it.
 //!
-//! Both rules only depend on the view. A node that joins by the first one is not driven out by the second: the pairs of serving nodes that reach each
-//! other, less half of all pairs, only grow with either. So a cut that stays comes to an end, and nodes do not go back and forth.
+//! Both rules depend on the view alone. A node that joins by the first rule is not driven out by the second. For with either, the number of
+//! pairs of serving nodes that reach each other, less half of all pairs, only grows. So a lasting cut is resolved, and nodes do not
+//! oscillate.
 
 use super::{Node, NodeId, View};
 use crate::features::REACHES;
 use std::collections::BTreeSet;
 
-/// Why a node may own nothing yet.
+/// The reason why a node may own nothing yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
-    /// The address it advertises leads to nobody, or to another node.
+    /// True if the address it advertises leads nowhere, or to another node.
     pub misses_itself: bool,
     /// Serving nodes that it is not connected to.
     pub not_reached: Vec<NodeId>,
@@ -19,7 +20,7 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Names what is missed, and where, as it is seen by all.
+    /// Describes which nodes are missing, and where, as the view shows it.
     #[must_use]
     pub fn told(&self, view: &View, me: NodeId) -> String {
         let own = view.node(me).map_or("its address", |node| node.said.peer.as_str());
@@ -49,7 +50,7 @@ impl Apart {
     }
 }
 
-/// A program that does not say whom it reaches is taken to reach all.
+/// True if a node reaches another. A program that does not report it is assumed to reach all.
 fn reaches(node: &Node, other: NodeId) -> bool {
     node.said.features < REACHES || node.reaches.contains(&other)
 }
@@ -61,7 +62,8 @@ impl View {
             .filter(move |other| other.id != node && other.serves())
     }
 
-    /// Says why a node may own nothing: it has to reach itself, and more than half of the other serving nodes have to reach it, and be reached.
+    /// Returns the reason why a node may own nothing: it has to reach itself, and more than half of the other serving nodes in both
+    /// directions.
     #[must_use]
     pub fn apart(&self, me: NodeId, reached: &BTreeSet<NodeId>) -> Option<Apart> {
         let mut apart = Apart {
@@ -84,8 +86,8 @@ impl View {
         (apart.misses_itself || !meets_others).then_some(apart)
     }
 
-    /// The serving node that has to give its shards away: more than half of the other serving nodes do not reach it. Of several the one that most
-    /// miss, and of these the youngest; none while another one still gives shards away.
+    /// Returns the serving node that has to give its shards away: more than half of the other serving nodes do not reach it. Of several, it
+    /// is the one that most miss, and of these the youngest. `None` while another node is still giving its shards away.
     #[must_use]
     pub fn gives_way(&self) -> Option<NodeId> {
         let gives = |node: &&Node| node.lives() && !node.serves();
@@ -98,7 +100,7 @@ impl View {
                 .filter(|other| !reaches(other, node.id))
                 .count()
         };
-        // An older program would not hear of it.
+        // An older program would not notice.
         let hears = |node: &&Node| node.serves() && node.said.features >= REACHES;
         let serving = self.nodes.iter().filter(hears);
         let given_up = serving.filter(|node| missed(node) * 2 > self.serving_beside(node.id).count());

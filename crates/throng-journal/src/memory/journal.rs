@@ -16,7 +16,7 @@ pub struct MemoryJournal {
     history: Arc<Mutex<History>>,
 }
 
-/// All streams, and the nodes that write them: under one lock, so that what is decided by one and what by the other go together.
+/// All streams and the nodes that write them. One lock covers both, so that their changes are consistent.
 #[derive(Debug, Default)]
 pub(super) struct History {
     streams: BTreeMap<WriterId, Stream>,
@@ -74,7 +74,7 @@ impl History {
         }
     }
 
-    /// A stream that is not sealed and may hold records of these, of whomever but this node.
+    /// Returns an unsealed stream that may hold records of these shards and does not belong to this node.
     pub(super) fn open_stream(&self, shards: &ShardSet, but: Option<NodeId>) -> Option<WriterId> {
         let but = but.map(Owner::Node);
         let is_open =
@@ -83,7 +83,7 @@ impl History {
         open.next().map(|(writer, _)| *writer)
     }
 
-    /// Ends the streams of engines that were alone.
+    /// Ends the streams of engines outside a cluster.
     pub(super) fn seal_alone(&mut self) {
         let alone = |stream: &&mut Stream| matches!(stream.owner, Owner::Alone(_));
         for stream in self.streams.values_mut().filter(alone) {
@@ -109,7 +109,7 @@ impl MemoryJournal {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says why a checkpoint of these shards cannot be this stream's, if it is a node's: another one owns them, or will.
+    /// Refuses a checkpoint of these shards by a node's stream if another node owns them, or will.
     pub(super) fn refuse_checkpoint(&self, writer: WriterId, shards: &ShardSet) -> Result<(), Error> {
         let history = self.history();
         let Some((stream, own)) = history
@@ -125,7 +125,7 @@ impl MemoryJournal {
         own.refuse_beyond(writer, shards)
     }
 
-    /// The commits after a position in its writer's stream, for a store beside it.
+    /// Returns the commits after a position in its writer's stream, for the store.
     pub(super) fn after(&self, after: Position, bytes_max: usize) -> Vec<Commit> {
         let streams = &self.history().streams;
         let Some(stream) = streams.get(&after.writer) else {
@@ -146,7 +146,7 @@ impl MemoryJournal {
             .collect()
     }
 
-    /// True if a stream reaches this position, for a store beside it.
+    /// True if a stream reaches this position, for the store.
     pub(super) fn reaches(&self, position: Position) -> bool {
         let streams = &self.history().streams;
         let stream = streams.get(&position.writer);
@@ -159,7 +159,7 @@ impl MemoryJournal {
         prune.in_memory(commits.into_iter().flatten(), || false)
     }
 
-    /// A record's body, for a store beside it.
+    /// Returns a record's body, for the store.
     pub(super) fn body(&self, place: Place) -> Option<Vec<u8>> {
         let streams = &self.history().streams;
         let stream = streams.get(&place.position.writer)?;

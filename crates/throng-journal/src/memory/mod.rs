@@ -1,4 +1,4 @@
-//! A journal, a store and read models that live and die with the process: for tests, and for `--journal memory:`.
+//! A journal, a store and read models in the process's memory: for tests, and for `--journal memory:`.
 
 mod directory;
 mod journal;

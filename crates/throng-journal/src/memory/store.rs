@@ -54,7 +54,7 @@ impl MemoryStore {
         }
     }
 
-    /// Loses all it holds, as one whose disk is gone.
+    /// Drops all it holds, like a store whose disk is lost.
     pub fn lose(&self) {
         *self.rows() = Rows::default();
     }
@@ -63,9 +63,9 @@ impl MemoryStore {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Indexes what is not covered of these shards in a stream, up to here.
+    /// Indexes the part of a stream that is not covered for these shards, up to here.
     fn index(&self, rows: &mut Rows, shards: &ShardSet, upto: Position, missing: &mut MissingEvents) {
-        // What is covered of all of them need not be read again.
+        // Commits that are covered for all of them need not be read again.
         let covered = shards.iter().map(|shard| match rows.covers.get(&shard) {
             Some(covered) if covered.writer == upto.writer => covered.commit,
             Some(covered) if covered.writer > upto.writer => upto.commit,
@@ -176,7 +176,7 @@ impl Rows {
         }
     }
 
-    /// The state of this version, or, where the events before it are gone, of any.
+    /// Returns the state of this version, or of any version if the earlier events were removed.
     fn state(&self, address: &Address, version: u16) -> Option<&StoredState> {
         let entity = self.entities.get(address);
         let is_cut =
@@ -203,7 +203,7 @@ impl Store for MemoryStore {
         if let Some(beyond) = ends.find(|end| !self.journal.reaches(**end)) {
             return Box::pin(std::future::ready(Err(Error::NoCommit(*beyond))));
         }
-        // Whoever takes over reads these rows after the stream was sealed: then all of this is there, or nothing.
+        // A new owner reads these rows after the stream was sealed, and finds either all of this or nothing.
         let mut rows = self.rows();
         let writer = checkpoint.upto.writer;
         if let Err(refused) = self.journal.refuse_checkpoint(writer, &checkpoint.shards) {
@@ -213,7 +213,7 @@ impl Store for MemoryStore {
         for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
             self.index(&mut rows, &checkpoint.shards, *end, &mut missing);
         }
-        // Events that are lost are told by their number, when they are loaded.
+        // Lost events are found by their numbers when they are loaded.
         let cuts = missing.check().unwrap_or_default();
         cuts.iter().for_each(|cut| rows.cut(cut));
         let covered = checkpoint.shards.iter().map(|shard| (shard, checkpoint.upto));

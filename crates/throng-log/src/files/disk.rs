@@ -17,7 +17,7 @@ use std::{
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// The time that a log of this very process gets to end before its directory counts as in use.
+/// The time that an earlier log of this process gets to end before its directory counts as in use.
 const OWN_END: Duration = Duration::from_millis(500);
 
 /// Does this process hold the lock?
@@ -27,7 +27,7 @@ fn is_own(path: &Path) -> bool {
 
 /// `false`: another process holds it.
 fn try_lock(file: &fs::File, path: &Path) -> io::Result<bool> {
-    // Our own earlier log may still be writing its clean end: its last owner let it go, its drop has not returned.
+    // An earlier log of this process may still be writing its clean end: its last reference is gone, but its drop has not returned.
     let begun = Instant::now();
     loop {
         match file.try_lock() {
@@ -41,13 +41,13 @@ fn try_lock(file: &fs::File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A file system that locks no directories, such as NFS: the file has to do.
+/// Accepts a file system that cannot lock directories, such as NFS: the lock file must suffice.
 fn without_lock(error: io::Error) -> io::Result<bool> {
     tracing::debug!(%error, "the data directory itself cannot be locked");
     Ok(true)
 }
 
-/// Takes the directory itself, because the file stays behind after every end, and somebody may take it for a leftover.
+/// Locks the directory itself, because the lock file stays after every end, and a person may delete it as a leftover.
 fn lock_dir(path: &Path) -> io::Result<Option<Option<fs::File>>> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok(match parent.map(fs::File::open).transpose()? {
@@ -56,7 +56,7 @@ fn lock_dir(path: &Path) -> io::Result<Option<Option<fs::File>>> {
     })
 }
 
-/// All that has ever happened is in these files: for the service's own user only.
+/// The mode of all files: they hold the whole history, so only the service's own user may read them.
 pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -77,7 +77,7 @@ impl Files for Disk {
         if !try_lock(&file, path)? {
             return Ok(None);
         }
-        // For the person who wonders who holds the directory; the lock itself is the kernel's.
+        // The id is for people; the lock itself is the kernel's.
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
         Ok(Some(Box::new((dir, file))))
@@ -85,7 +85,7 @@ impl Files for Disk {
 
     fn lock_to_read(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
         let Some(dir) = lock_dir(path)? else { return Ok(None) };
-        // None was taken there yet, or only its owner may read it.
+        // The file does not exist yet, or only its owner may read it.
         let file = fs::File::open(path).ok();
         if let Some(file) = &file
             && !try_lock(file, path).or_else(without_lock)?
@@ -137,7 +137,7 @@ impl Files for Disk {
 #[derive(Debug)]
 struct DiskFile {
     file: fs::File,
-    /// The same file, written past the page cache; `None` where that cannot be.
+    /// The same file, opened to write past the page cache; `None` if that is not possible.
     direct: OnceLock<Option<fs::File>>,
 }
 
@@ -159,8 +159,8 @@ impl DiskFile {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Writes the whole blocks of a large write from where they stand in memory, past the page cache: copying them there
-    /// and finding them again takes longer than the disk does. `false`: nothing is written, it has to go the usual way.
+    /// Writes the whole blocks of a large write directly from memory, past the page cache: copying them into the cache takes longer than
+    /// the disk does. `false`: nothing was written, and the caller uses the normal way.
     fn write_direct(&self, bytes: &[u8], offset: u64) -> io::Result<bool> {
         let begins = offset.next_multiple_of(BLOCK_BYTES);
         let Some((head, rest)) = bytes.split_at_checked((begins - offset) as usize) else {
@@ -189,7 +189,7 @@ impl File for DiskFile {
     }
 
     fn allocated(&self) -> io::Result<u64> {
-        // What the system counts blocks in.
+        // The system counts blocks of 512 bytes.
         Ok(std::os::unix::fs::MetadataExt::blocks(&self.file.metadata()?) * 512)
     }
 

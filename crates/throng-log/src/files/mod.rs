@@ -1,4 +1,4 @@
-//! The file system as the log needs it: a trait, so that a test can make every single call fail.
+//! The file system as a trait, so that a test can make each call fail.
 
 mod disk;
 mod to_read;
@@ -9,9 +9,9 @@ pub(crate) use to_read::ToRead;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
-/// The block that disks and file systems take whole, in bytes: whole blocks need no page of the cache.
+/// The block size of disks and file systems, in bytes. Whole blocks need no page of the cache.
 pub const BLOCK_BYTES: u64 = 4096;
-/// Writes from this length on are for the disk's bandwidth, in bytes; shorter ones for its latency.
+/// The length from which on writes are optimized for the disk's bandwidth, in bytes, and not for its latency.
 pub const LARGE_BYTES: u64 = 64 << 10;
 
 /// A file system.
@@ -22,13 +22,13 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// The system's [`io::Error`].
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes a lock that dies with the process, for as long as the guard lives. `None`: somebody else holds it.
+    /// Takes a lock that lasts until the guard is dropped or the process ends. `None`: another process holds it.
     ///
     /// # Errors
     /// The system's [`io::Error`].
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>>;
 
-    /// Takes a lock where no file can be written. Without one where none can be had.
+    /// Takes a lock where no file can be written. Succeeds without one if none can be had.
     ///
     /// # Errors
     /// The system's [`io::Error`].
@@ -36,14 +36,14 @@ pub trait Files: fmt::Debug + Send + Sync {
         self.lock(path)
     }
 
-    /// Opens a file for reading and writing; creates it first if asked to and it is not there. Every call makes a new
-    /// open file description: write-back errors are reported once for each of them.
+    /// Opens a file for reading and writing, creating it if requested. Every call makes a new open file description, because the system
+    /// reports a failed write-back once for each of them.
     ///
     /// # Errors
     /// The system's [`io::Error`].
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>>;
 
-    /// Opens a file for reading alone.
+    /// Opens a file for reading only.
     ///
     /// # Errors
     /// The system's [`io::Error`].
@@ -51,13 +51,13 @@ pub trait Files: fmt::Debug + Send + Sync {
         self.open(path, false)
     }
 
-    /// The names of the files in a directory, in any order.
+    /// Returns the names of the files in a directory, in any order.
     ///
     /// # Errors
     /// The system's [`io::Error`].
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Gives a file another name, replacing what has it.
+    /// Renames a file, replacing another one of that name.
     ///
     /// # Errors
     /// The system's [`io::Error`].
@@ -69,13 +69,13 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// The system's [`io::Error`].
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Bytes that could still be written below a directory, as far as the file system says.
+    /// Returns the bytes that can still be written below a directory, as far as the file system says.
     ///
     /// # Errors
     /// The system's [`io::Error`].
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 
-    /// Makes the directory's names durable.
+    /// Makes the names in the directory durable.
     ///
     /// # Errors
     /// The system's [`io::Error`].
@@ -84,13 +84,13 @@ pub trait Files: fmt::Debug + Send + Sync {
 
 /// An open file.
 pub trait File: fmt::Debug + Send + Sync {
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     ///
     /// # Errors
     /// The system's [`io::Error`].
     fn length(&self) -> io::Result<u64>;
 
-    /// Bytes it takes of the disk: fewer than it is long where it has holes.
+    /// Returns the bytes it takes of the disk: fewer than its length if it has holes.
     ///
     /// # Errors
     /// The system's [`io::Error`].
@@ -107,10 +107,10 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Writes all bytes at `offset`.
     ///
     /// # Errors
-    /// The system's [`io::Error`]; some of the bytes may then stand in the file.
+    /// The system's [`io::Error`]; some of the bytes may be written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes what was written durable, with what is needed to find it again.
+    /// Makes written bytes durable, with the metadata that is needed to read them.
     ///
     /// # Errors
     /// The system's [`io::Error`]; bytes written since the last success are then in doubt for good.
@@ -119,7 +119,7 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Reserves room up to this length; the file is then that long and reads as zeros.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] when there is not so much.
+    /// [`io::ErrorKind::StorageFull`] if there is not enough room.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
     /// Cuts or extends the file.
@@ -137,7 +137,7 @@ pub(crate) fn storage_full() -> io::Error {
 /// Reads exactly `into.len()` bytes.
 ///
 /// # Errors
-/// The system's, and [`io::ErrorKind::UnexpectedEof`] at the file's end.
+/// The system's [`io::Error`], and [`io::ErrorKind::UnexpectedEof`] at the file's end.
 pub(crate) fn read_exact_at(file: &dyn File, into: &mut [u8], offset: u64) -> io::Result<()> {
     if file.read_at(into, offset)? < into.len() {
         return Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! A directory that is only read, also where nothing can be written.
+//! A directory that is only read, even if it cannot be written.
 
 use super::{File, Files, storage_full};
 use std::{
@@ -8,12 +8,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The most that is written to memory for one file.
+/// The most bytes written to memory for one file.
 const WRITTEN_BYTES_MAX: usize = 64 << 20;
 const PAGE_BYTES: usize = 4 << 10;
 
-/// A file system with a directory that is only read. Where its medium or its mode lets nobody write, changes to its files stay in memory: a
-/// database is opened by writing to it.
+/// A file system with a directory that is only read. If its medium or mode forbids writing, changes to its files stay in memory, because
+/// opening a database writes to it.
 #[derive(Debug)]
 pub(crate) struct ToRead {
     files: Arc<dyn Files>,
@@ -99,9 +99,9 @@ struct InMemory {
 #[derive(Debug, Default)]
 struct Written {
     length: u64,
-    /// Bytes of the file that were not cut off.
+    /// The bytes of the file that were not truncated.
     kept: u64,
-    /// Pages that were written to, by their numbers.
+    /// The pages written in memory, by their numbers.
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -123,7 +123,7 @@ impl InMemory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what no page in memory has; zeros behind it.
+    /// Reads what no page in memory has; zeros after it.
     fn read_file(&self, into: &mut [u8], offset: u64, kept: u64) -> io::Result<()> {
         let there = usize::try_from(kept.saturating_sub(offset)).unwrap_or(usize::MAX);
         let (from_file, zeros) = into.split_at_mut(there.min(into.len()));
@@ -135,7 +135,7 @@ impl InMemory {
     }
 }
 
-/// The parts of a range, each within one page: the page, where the part begins in it, and its length.
+/// Returns the parts of a range, each within one page: the page, the offset in it, and the length.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -156,7 +156,7 @@ struct Part {
     page: u64,
     begin: usize,
     length: usize,
-    /// Bytes of the range before it.
+    /// The bytes of the range before it.
     done: usize,
 }
 

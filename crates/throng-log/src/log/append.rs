@@ -62,11 +62,11 @@ impl Log {
         Ok(live.synced)
     }
 
-    /// Writes a commit behind the last one, in the next segment if this one is full.
+    /// Writes a commit after the last one, in the next segment if this one is full.
     fn write(&self, writing: &mut Writing, mut commit: Commit, synced: CommitNo) -> Result<Buffer, (String, Buffer)> {
         let bytes = commit.bytes().len() as u64;
         let (number, stands_for) = (commit.stamp().number, commit.stands_for());
-        // A large one ends with a block, so that the next one begins with one.
+        // A large commit ends with a block, so that the next one begins with one.
         let blocks = bytes >= LARGE_BYTES;
         let room = if blocks { bytes + BLOCK_BYTES } else { bytes };
         if let Err(why) = self.make_room(writing, room) {
@@ -82,7 +82,7 @@ impl Log {
         }
         commit.seal(&seed(active.number, active.offset));
         let mut buffer = commit.into_buffer();
-        // The rest of the last sector belongs to this commit alone: no later write touches a synced sector.
+        // The rest of the last sector belongs to this commit: no later write touches a synced sector.
         buffer.resize(buffer.len().next_multiple_of(SECTOR_BYTES as usize));
         if let Err(error) = active.file.write_at(&buffer, active.offset) {
             let path = segment_path(&self.dir, active.number);
@@ -108,12 +108,11 @@ impl Log {
         }
     }
 
-    /// Has the next segment made ready: once the first of a writer is a quarter full (most epochs of tests and tools end
-    /// before that), and any later one half.
+    /// Has the next segment prepared once the first one of a writer is a quarter full (most epochs of tests and tools end before that), or
+    /// a later one half full.
     fn look_ahead(&self, writing: &mut Writing) {
         let bytes = self.options.segment_bytes;
-        // Zeros would take half of the disk's bandwidth from large commits, and what skips the page cache gains little
-        // by them.
+        // Zeros would take half of the disk's bandwidth from large commits, which gain little by them, since they skip the page cache.
         let zeros = writing.commit_bytes_mean < LARGE_BYTES;
         let segment = writing.next_segment;
         let enough = if writing.room_bytes == bytes {
@@ -136,7 +135,7 @@ impl Log {
         }
     }
 
-    /// Makes what was written durable: here and now while syncs are fast, beside the caller while they are slow.
+    /// Makes what was written durable: on this thread while syncs are fast, on another while they are slow.
     //= promise 2: acknowledged events survive
     fn sync_written(&self, writing: &mut Writing, number: CommitNo, buffer: Buffer) -> Append {
         if self.shared.depth() > 1 && self.syncers_run(writing) {
@@ -163,7 +162,7 @@ impl Log {
         started.is_ok()
     }
 
-    /// Syncs the segment being written; the writer is over if that fails.
+    /// Syncs the current segment. The writer ends if that fails.
     pub(super) fn sync_active(&self, writing: &Writing) -> Result<(), String> {
         let Some(active) = &writing.segment else { return Ok(()) };
         let written = match &self.shared.state().live {
@@ -183,7 +182,7 @@ impl Log {
         let took = began.elapsed();
         let answers = {
             let mut state = self.shared.state();
-            // A thread's sync may have failed meanwhile: then nothing more is acknowledged.
+            // Another thread's sync may have failed meanwhile. Then nothing more is acknowledged.
             match state.live.as_ref().and_then(|live| live.over.clone()) {
                 Some(why) => Err(why),
                 None => Ok(self.shared.synced(&mut state, written, took)),
@@ -192,7 +191,7 @@ impl Log {
         answers.map(Answers::send)
     }
 
-    /// Syncs what is written by now while commits go on: where none is synced by itself it may be much, and they would wait for
+    /// Syncs what has been written while commits go on. Without syncs of their own there may be much of it, and they should not wait for
     /// all of it.
     pub(super) fn sync_beside(&self) -> Result<(), String> {
         if self.options.durability == Durability::Fsync {
@@ -213,7 +212,7 @@ impl Log {
         Ok(())
     }
 
-    /// Syncs everything of the live stream that is not yet, in order.
+    /// Syncs the unsynced part of the live stream, in order.
     pub(super) fn sync_all(&self, writing: &mut Writing) -> Result<(), String> {
         while let Some(file) = writing.behind.first() {
             if let Err(error) = self.sync_file(&**file) {

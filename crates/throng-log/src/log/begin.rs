@@ -1,4 +1,4 @@
-//! Beginning a segment: for a new writer, which seals the one before, or for the same writer when the last one is full.
+//! Beginning a segment: for a new writer, which seals the one before, or for the same writer after a full one.
 
 use super::{Active, FIRST_BYTES, Log, Writing, keeper::Want, now_micros, state::Live};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use std::sync::Arc;
 use throng_journal::{ACCEPTED_LOSS_NODE, Append, CommitNo, Durability, Error, Loss, Position, WriterId};
 
-/// Finished segments left unsynced, at most, where the durability asks for no syncs.
+/// The most finished segments left unsynced, at a durability without syncs.
 const BEHIND_MAX: usize = 4;
 /// Rewritten at once when a recovered end is synced.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -35,12 +35,12 @@ impl Log {
             Some(writer) => writer,
             None => self.begin_writer(&mut writing, node, false)?,
         };
-        // After the writer has its room, which is the reserve's if there is no other.
+        // Done after the writer has its room, which may be the reserve's.
         self.reserve.keep();
         Ok(writer)
     }
 
-    /// Begins the stream of a writer whose id comes from elsewhere; ids only grow.
+    /// Begins the stream of a writer with a given id, which must be greater than all before.
     pub(crate) fn begin_imported(&self, writer: WriterId, node: &str) -> Result<(), Error> {
         let mut writing = self.writing();
         if writer.0 < writing.next_writer || node.len() > NODE_BYTES_MAX {
@@ -56,8 +56,7 @@ impl Log {
         self.begin_writer(&mut writing, node, false).map(drop)
     }
 
-    /// Records an accepted loss as the only commit of a writer of its own. No writer's id that the lost commits may have
-    /// had is given again.
+    /// Records an accepted loss as the only commit of a new writer. Ids of writers that the lost commits may have had are not reused.
     //= promise 10: damage is found
     pub(crate) fn accept_loss(&self, loss: Loss) -> Result<(), Error> {
         let writer = {
@@ -96,7 +95,7 @@ impl Log {
             .map_or(CommitNo(0), |stream| stream.last))
     }
 
-    /// Seals the live writer, if there is one that has committed or may have.
+    /// Seals the live writer, if there is one that has, or may have, committed.
     pub(super) fn end(&self) -> Result<(), Error> {
         let mut writing = self.writing();
         let node = match &self.shared.state().live {
@@ -105,7 +104,7 @@ impl Log {
             _ => return Ok(()),
         };
         let Some(node) = node else {
-            // Nothing was committed: there is nothing to seal, only room to give back.
+            // Without a commit there is nothing to seal; only the room is given back.
             if let Some(active) = writing.segment.take() {
                 writing.keeper.finish(active.file, DATA_AT);
             }
@@ -118,7 +117,7 @@ impl Log {
         Ok(())
     }
 
-    /// Opens the writer that a seal has set aside for this node, if there is one: nobody has used it.
+    /// Opens the writer that a seal has reserved for this node, if there is one. It has not been used.
     fn adopt(&self, writing: &mut Writing, node: &str) -> Result<Option<WriterId>, Error> {
         let (writer, number) = {
             let state = self.shared.state();
@@ -151,7 +150,7 @@ impl Log {
         Ok(Some(writer))
     }
 
-    /// The empty segment of a reserved writer, with room in it and a header that says it is opened now.
+    /// Prepares the empty segment of a reserved writer: reserves room, and rewrites its header as opened.
     fn reopen_segment(&self, writing: &Writing, number: u64, room_bytes: u64) -> Result<Active, Error> {
         let path = segment_path(&self.dir, number);
         let doing = || format!("making room for the log in {}", path.display());
@@ -217,7 +216,7 @@ impl Log {
         let begun = self.sync_file(&*active.file);
         if let Err(error) = begun {
             let path = segment_path(&self.dir, header.segment);
-            // Its header may stand on the disk all the same: neither number is given again.
+            // The header may be on the disk nevertheless, so neither number is reused.
             writing.next_segment += 1;
             writing.next_writer += 1;
             let _ = self.options.files.remove(&path);
@@ -246,7 +245,7 @@ impl Log {
         Ok(header.writer)
     }
 
-    /// Goes on in the next segment. All before is synced first, so that a hole never lies in an older segment.
+    /// Continues in the next segment. Everything before is synced first, so that an older segment never has a hole.
     pub(super) fn roll(&self, writing: &mut Writing, bytes: u64) -> Result<(), String> {
         if self.options.durability == Durability::Fsync {
             let durable = match &self.shared.state().live {
@@ -307,7 +306,7 @@ impl Log {
         Ok(())
     }
 
-    /// A segment's file with its header written, not yet synced.
+    /// Creates a segment's file with its header written, but not synced.
     fn begin_segment(&self, writing: &mut Writing, header: &Header, want: Want) -> Result<Active, Error> {
         let path = segment_path(&self.dir, header.segment);
         let room = writing
@@ -316,7 +315,7 @@ impl Log {
             .map_err(Error::io(format!("making room for the log in {}", path.display())))?;
         self.readers.forget(header.segment);
         if let Err(error) = room.file.write_at(&header.encode(), 0) {
-            // It may stand on the disk all the same: neither number is given again.
+            // The header may be on the disk nevertheless, so neither number is reused.
             writing.next_segment += 1;
             if header.writer.0 == writing.next_writer {
                 writing.next_writer += 1;
@@ -333,7 +332,7 @@ impl Log {
         })
     }
 
-    /// Decides, once and for good, where the last stream ends: at what is known to be synced.
+    /// Decides for good where the last stream ends: at what is known to be synced.
     fn end_stream(&self, writing: &mut Writing) -> Result<Option<Position>, Error> {
         let mut state = self.shared.state();
         while state.syncing > 0 {
@@ -362,8 +361,8 @@ impl Log {
         Ok(Some(end))
     }
 
-    /// Syncs every acknowledged commit. Where the durability asks for no syncs, more is acknowledged than synced. No end is told before all
-    /// of it is: after a failed sync it is written again first.
+    /// Syncs every acknowledged commit. At a durability without syncs, more may be acknowledged than synced. No end is reported before
+    /// everything is synced; after a failed sync it is written again first.
     fn sync_acknowledged(&self, writing: &mut Writing) -> Result<(), Error> {
         let segments: Vec<u64> = {
             let state = self.shared.state();
@@ -387,8 +386,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes again what recovery has read. It may stand in the page cache only, even after a sync that failed in an earlier epoch: it is
-    /// written again, so that the sync that follows means something.
+    /// Writes again what recovery has read. It may be only in the page cache, even after a sync that failed in an earlier epoch. Written
+    /// again, it is covered by the sync that follows.
     fn rewrite_unsynced(&self, writing: &Writing) -> Result<(), Error> {
         for (number, from, to) in &writing.unsynced {
             let path = segment_path(&self.dir, *number);
@@ -413,11 +412,11 @@ impl Log {
         Ok(())
     }
 
-    /// Removes files that hold nothing of the history; what cannot be removed is tried at the next start again.
+    /// Removes files without history. If one cannot be removed, the next start tries again.
     fn remove_dead(&self, writing: &mut Writing) {
         let names = self.options.files.list(&self.dir).unwrap_or_default();
         for name in names.iter().filter(|name| crate::rewrite::is_leftover(name)) {
-            // Of a rewriting that was cut off; the next one would begin it anew.
+            // The leftover of an interrupted rewrite. The next rewrite begins anew.
             let _ = self.options.files.remove(&self.dir.join(name));
         }
         for number in std::mem::take(&mut writing.dead) {

@@ -1,7 +1,7 @@
-//! The thread that gets the next segment ready, and gives back what a finished one did not need.
+//! The thread that prepares the next segment, and gives back the unused room of a finished one.
 //!
-//! Writing to blocks that already hold zeros syncs faster than growing a file (nothing but data goes to the disk), so the
-//! next segment is filled with zeros ahead, in small steps, while the one before is being written.
+//! Writing to blocks that already hold zeros syncs faster than growing a file, because only data goes to the disk. So the next segment is
+//! filled with zeros ahead, in small steps, while the current one is being written.
 
 use crate::{
     files::{File, Files, storage_full},
@@ -16,9 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Zeros written between two looks at whether somebody waits for the segment.
+/// The bytes of zeros written between two checks whether an append waits for the segment.
 const STEP_BYTES: usize = 1 << 20;
-/// Finished segments waiting to be cut, at most; more are left as they are.
+/// The most finished segments waiting to be truncated. Further ones stay as they are.
 const FINISHED_MAX: usize = 8;
 
 /// Less room than this is not made ready ahead.
@@ -38,7 +38,7 @@ pub(super) struct Room {
 pub(super) struct Want {
     pub segment: u64,
     pub bytes: u64,
-    /// The least that will do when there is not so much.
+    /// The least room that suffices.
     pub bytes_min: u64,
     /// Fill it with zeros: pays for small commits.
     pub zeros: bool,
@@ -89,13 +89,13 @@ impl Keeper {
         })
     }
 
-    /// Asks for the next segment to be made ready.
+    /// Requests the next segment to be prepared.
     pub(super) fn want(&self, want: Want) {
         self.shared.desk().wanted = Some(want);
         self.shared.changed.notify_all();
     }
 
-    /// Gives back what a finished segment holds beyond `used` bytes.
+    /// Gives back the room of a finished segment beyond `used` bytes.
     pub(super) fn finish(&self, file: Arc<dyn File>, used: u64) {
         let mut desk = self.shared.desk();
         if desk.finished.len() < FINISHED_MAX {
@@ -104,7 +104,7 @@ impl Keeper {
         }
     }
 
-    /// Gives what is ready, or being made ready, the number after: the next segment is a small one, made without it.
+    /// Gives the prepared segment the following number, because the next one is a small one, made without it.
     pub(super) fn postpone(&self, segment: u64) {
         let mut desk = self.shared.desk();
         if let Some(wanted) = &mut desk.wanted
@@ -128,7 +128,7 @@ impl Keeper {
         }
     }
 
-    /// The segment, ready or as far as it has got; made at once if nobody has begun with it.
+    /// Returns the segment, complete or as far as it was prepared; prepares it now if that has not begun.
     pub(super) fn take(&self, want: Want) -> io::Result<Room> {
         let mut desk = self.shared.desk();
         desk.wanted = None;
@@ -144,7 +144,7 @@ impl Keeper {
         }
     }
 
-    /// Room in a file that is there already, as much as there is.
+    /// Reserves room in an existing file, as much as there is.
     pub(super) fn extend(&self, file: &dyn File, want: Want) -> io::Result<u64> {
         let extend = || self.shared.allocate(file, want);
         self.shared.reserve.with(extend)
@@ -156,7 +156,7 @@ impl Drop for Keeper {
         self.shared.desk().stop = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic there has been reported; nothing rests on that thread's end.
+            // A panic there has been reported already; nothing depends on the thread's result.
             let _ = thread.join();
         }
     }
@@ -184,7 +184,7 @@ impl Shared {
             } else if desk.stop {
                 return;
             } else if let Some(want) = desk.wanted.take() {
-                // What was postponed has this number by now. Made again, it would lose its name if that failed.
+                // A postponed segment has this number by now. If it were created again and that failed, it would lose its name.
                 if desk.ready.as_ref().is_some_and(|(number, _)| *number == want.segment) {
                     continue;
                 }
@@ -208,14 +208,14 @@ impl Shared {
                 keep_at = Instant::now() + RESERVE_RETRY;
                 desk = self.desk();
             } else {
-                // Whoever gives the reserve up wakes nobody.
+                // Deleting the reserve wakes nobody.
                 let waited = self.changed.wait_timeout(desk, RESERVE_RETRY);
                 (desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 
-    /// A segment that has to be had now, by giving up the reserve if need be.
+    /// Creates a segment that is needed now, deleting the reserve if necessary.
     fn make_at_last(&self, want: Want) -> io::Result<Room> {
         match self.make(want, &|| false) {
             Err(error) if error.kind() == ErrorKind::StorageFull && self.reserve.give() => {
@@ -226,13 +226,13 @@ impl Shared {
         }
     }
 
-    /// A segment's file with room, its name durable. Removed again where there is no room.
+    /// Creates a segment's file with room and a durable name. It is deleted again if there is no room.
     fn make(&self, want: Want, enough: &dyn Fn() -> bool) -> io::Result<Room> {
         let path = segment_path(&self.dir, want.segment);
         let file = self.files.open(&path, true)?;
         let made = self.fill(&*file, want, enough);
         if made.is_err() {
-            // Best effort: an empty segment left behind is found unbegun at the next start, and removed.
+            // Best effort: the next start finds and deletes an empty segment that was never begun.
             let _ = self.files.remove(&path);
         }
         made.map(|bytes| Room { file, bytes })
@@ -259,7 +259,7 @@ impl Shared {
         Ok(bytes)
     }
 
-    /// Reserves as much as is wanted, or half of it, or a quarter, …; its length then.
+    /// Reserves as much as requested, or half of it, or a quarter, …; returns the length.
     fn allocate(&self, file: &dyn File, want: Want) -> io::Result<u64> {
         let there = file.length()?;
         let least = match want.bytes_min {
@@ -277,7 +277,7 @@ impl Shared {
                     Err(error) => error,
                 }
             };
-            // A reservation that failed keeps what it has got so far, on some file systems.
+            // On some file systems a failed reservation keeps what it has got so far.
             file.set_length(there)?;
             if error.kind() != ErrorKind::StorageFull || bytes == least {
                 return Err(error);

@@ -36,25 +36,25 @@ use throng_journal::{
 
 /// The first segment of a writer, so that a start is quick.
 const FIRST_BYTES: u64 = 4 << 20;
-/// Bytes of the store's file with few rows in it, and of the read models'.
+/// The size of the store's file with few rows, and of the read models' file.
 const DATABASE_BYTES: u64 = 4 << 20;
 
 /// The embedded journal: a directory of segments, one writer at a time.
 ///
-/// `open`, `seal`, `take` and `read` do their work before they return: the futures they give are ready. An append is
-/// done at once while the disk syncs fast; else its sync runs on a thread beside, and its future is woken from there.
+/// `open`, `seal`, `take` and `read` do their work before they return, so their futures are ready. An append is done at once while the disk
+/// syncs fast; otherwise another thread syncs, and wakes its future.
 pub struct Log {
     dir: PathBuf,
     options: Options,
     shared: Arc<Shared>,
-    /// Held over each write, sync and change of the writer: by appends, openings, seals and passes of pruning.
+    /// Held over each write, sync and change of the writer: by appends, openings, seals and prunes.
     writing: Mutex<Writing>,
     readers: Readers,
     reserve: Arc<Reserve>,
-    /// Rewrites segments; started by whoever needs it first.
+    /// The thread that rewrites segments, started at its first use.
     worker: OnceLock<Worker>,
-    /// The number of segments rewritten so far. A pass of pruning raises it after each rewrite. A read that fails, and finds
-    /// another number than before, reads again: it used a place that is no longer true.
+    /// The number of segments rewritten so far. A prune raises it after each rewrite. A read that fails, and finds another number than
+    /// before, reads again, because the place it used may be outdated.
     rewritten: AtomicU64,
     archive: Mutex<Option<PathBuf>>,
     /// Held for as long as the log.
@@ -63,19 +63,19 @@ pub struct Log {
 
 /// The state of the writing side; its lock keeps writes in order.
 struct Writing {
-    /// The segment being written, once a writer has begun.
+    /// The current segment, once a writer has begun.
     segment: Option<Active>,
     next_segment: u64,
     next_writer: u64,
     /// Bytes the next segment gets.
     room_bytes: u64,
-    /// The parts at the end of the last stream that recovery found unsynced: synced before it is sealed.
+    /// The parts at the end of the last stream that recovery found unsynced. They are synced before it is sealed.
     unsynced: Vec<(u64, u64, u64)>,
-    /// The end of the last stream as recovery found it: the room of its file beyond is given back once it is sealed.
+    /// The end of the last stream as recovery found it. The room of its file after it is given back once it is sealed.
     recovered_end: Option<(u64, u64)>,
-    /// Segments of the live stream that are finished but not synced, where the durability asks for none.
+    /// Segments of the live stream that are finished but not synced, at a durability without syncs.
     behind: Vec<Arc<dyn File>>,
-    /// Files that hold nothing of the history.
+    /// The numbers of files without history.
     dead: Vec<u64>,
     /// Moving average of a commit's bytes.
     commit_bytes_mean: u64,
@@ -88,7 +88,7 @@ struct Active {
     file: Arc<dyn File>,
     bytes: u64,
     offset: u64,
-    /// The next segment has been asked for.
+    /// True once the next segment has been requested.
     next_wanted: bool,
 }
 
@@ -99,8 +99,8 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Opens the log in a directory, created if it is not there, and finds out where its history ends. The directory is
-    /// this log's alone for as long as it lives. Dropped, it seals its writer and gives back unused room.
+    /// Opens the log in a directory, creating it if necessary, and determines where its history ends. No other process can use the
+    /// directory until this is dropped. Dropping it seals its writer and gives back unused room.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::OtherVersion`], [`Error::Damaged`] below a position that was synced, [`Error::Io`].
@@ -117,7 +117,7 @@ impl Log {
         Self::open_unfinished(dir, lock, options)
     }
 
-    /// Opens like [`open`](Self::open), also where an import has not ended: for the import itself.
+    /// Opens like [`open`](Self::open), even if an import into it has not ended: for the import itself.
     pub(crate) fn open_unfinished(dir: PathBuf, lock: Lock, options: Options) -> Result<Self, Error> {
         let files = Arc::clone(&options.files);
         let recovered = recovery::recover(&*files, &dir)?;
@@ -177,7 +177,7 @@ impl Log {
         &self.options
     }
 
-    /// Room for the end, of the log and of what stands beside it.
+    /// Returns the reserve, which the store and the read models share.
     pub(crate) fn reserve(&self) -> &Arc<Reserve> {
         &self.reserve
     }
@@ -185,7 +185,7 @@ impl Log {
     /// Makes everything acknowledged so far survive power loss, whatever the durability.
     ///
     /// # Errors
-    /// [`Error::Io`] of the file system; the writer is then over.
+    /// [`Error::Io`] of the file system; the writer has then ended.
     pub fn sync(&self) -> Result<(), Error> {
         self.sync_beside()
             .and_then(|()| self.sync_all(&mut self.writing()))
@@ -229,7 +229,7 @@ fn now_micros() -> i64 {
 }
 
 impl Drop for Log {
-    /// A clean end: the writer is sealed, so that from here on any damage is told from an unfinished end.
+    /// Ends cleanly: the writer is sealed, so that later damage is not mistaken for an unfinished end.
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             tracing::warn!(%error, dir = %self.dir.display(), "the log was left unsealed; the next start finds its end");
@@ -305,7 +305,7 @@ impl Journal for Log {
     fn inventory(&self, limit: usize) -> Later<'_, Result<Inventory, Error>> {
         let mut inventory = self.shared.state().history.inventory(limit);
         for part in &mut inventory.parts {
-            // One that a rewrite replaces just now is there under the same name a moment later.
+            // A file that is just being replaced by a rewrite is there under the same name a moment later.
             let file = self.options.files.open(&self.dir.join(&part.name), false);
             part.bytes = file.and_then(|file| file.length()).unwrap_or(0);
         }
@@ -319,7 +319,7 @@ impl Journal for Log {
         Some(names.iter().filter_map(allocated).sum())
     }
 
-    /// The segment that is written, the one that is made ready, and one that is rewritten; the store before it is compacted; read models.
+    /// The sum of the current segment, a prepared one, and one being rewritten; the store before its compaction; the read models.
     fn disk_bytes_min(&self) -> u64 {
         let Options {
             segment_bytes,

@@ -1,4 +1,4 @@
-//! Taking what is over out of history: finished segments are written anew without it.
+//! Removing expired records from history: finished segments are rewritten without them.
 
 use super::Log;
 use crate::{
@@ -12,7 +12,7 @@ use std::{
 use throng_journal::{CommitNo, Error, Prune, PruneHow, Pruned};
 
 impl Log {
-    /// Segments are kept as they were in this directory before anything is taken out of them.
+    /// Sets the directory to which segments are copied before records are removed from them.
     pub fn set_archive(&self, archive: Option<PathBuf>) {
         *self.archive.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = archive;
     }
@@ -37,7 +37,7 @@ impl Log {
         let work = move || rewrite::rewrite(&*files, &segment, &prune, archive.as_deref());
         let answer = self.worker()?.run(work).await;
         if how != PruneHow::Dry {
-            // Also after a failure: it may have come as far as the rename.
+            // Also after a failure, which may have come after the rename.
             self.shared.state().history.drop_directory(number);
             self.readers.forget(number);
             self.rewritten.fetch_add(1, Ordering::AcqRel);
@@ -45,7 +45,7 @@ impl Log {
         answer.unwrap_or_else(|why| Err(Error::backend("removing history", why)))
     }
 
-    /// Goes on in a new segment, so that the one before is finished.
+    /// Continues in a new segment, so that the current one is finished.
     pub(super) fn finish_segment(&self) -> Result<(), Error> {
         let mut writing = self.writing();
         let has_commits = writing.segment.as_ref().is_some_and(|active| active.offset > DATA_AT);
@@ -56,7 +56,7 @@ impl Log {
             .map_err(|why| Error::io("ending a segment")(std::io::Error::other(why)))
     }
 
-    /// The segments of a stream that lie between two commits, which no writer touches any more.
+    /// Returns the segments of a stream between two commits that no writer writes any more.
     fn finished(&self, prune: &Prune) -> Vec<Finished> {
         let state = self.shared.state();
         let history = &state.history;
@@ -64,7 +64,7 @@ impl Log {
             return Vec::new();
         };
         let mut found = Vec::new();
-        // The last one of all is being written, or will be.
+        // The last segment is the current one, or will be.
         for pair in history.segments.windows(2) {
             let [segment, next] = pair else { continue };
             if segment.writer != prune.after.writer {

@@ -16,7 +16,7 @@ use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position, Witness};
 /// Bytes read at once while reading in order.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A commit and where it stands.
+/// A commit and its place.
 #[derive(Debug)]
 pub(crate) struct Located {
     pub commit: Commit,
@@ -34,12 +34,12 @@ pub(crate) struct Pieces {
 }
 
 impl Log {
-    /// The commits after a position, with where they stand.
+    /// Returns the commits after a position, with their places.
     pub(crate) fn read_located(&self, after: Position, bytes_max: usize) -> Result<Vec<Located>, Error> {
         loop {
             let rewritten = self.rewritten.load(Ordering::Acquire);
             let read = self.try_read_located(after, bytes_max);
-            // Where something stood may be a hole by now.
+            // A rewrite may have made a hole at the place.
             if read.is_ok() || rewritten == self.rewritten.load(Ordering::Acquire) {
                 return read;
             }
@@ -106,8 +106,8 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Returns the fingerprint that tells the commit at a position (or, for commit 0, the stream's beginning) from any other; `None` if it
-    /// is not in this log.
+    /// Returns the fingerprint that distinguishes the commit at a position (for commit 0, the stream's beginning) from any other; `None` if
+    /// it is not in this log.
     pub(crate) fn fingerprint(&self, position: Position) -> Result<Option<u32>, Error> {
         if position.commit == CommitNo(0) {
             let state = self.shared.state();
@@ -123,7 +123,7 @@ impl Log {
         Ok(Some(u32::from_le_bytes(header[52..56].try_into().expect("four bytes"))))
     }
 
-    /// Returns the loss if the commit at a position, which was durable once, is not in this log or not with this fingerprint.
+    /// Returns a loss if the formerly durable commit at this position is missing from this log, or has another fingerprint.
     //= promise 10: damage is found
     pub(crate) fn loss(&self, covered: Position, fingerprint: u32) -> Result<Option<Loss>, Error> {
         if self.fingerprint(covered)? == Some(fingerprint) {
@@ -216,7 +216,7 @@ impl Log {
     }
 }
 
-/// Drops the hole of a commit that stands for others. It is as long as they were, and none of that is needed in memory.
+/// Drops the zeros of a commit that stands for others. It is as long as they were, and none of that is needed in memory.
 fn without_hole(commit: Commit, (segment, offset): (u64, u64)) -> Commit {
     if commit.record_count() > 0 || commit.bytes().len() == throng_journal::HEADER_BYTES {
         return commit;

@@ -14,7 +14,7 @@ use std::{
 };
 use throng_journal::{AppendError, Appended, CommitNo, Position, WriterId, commit::Buffer};
 
-/// Why an append is in doubt whose stream has ended meanwhile.
+/// The reason for the doubt about an append whose stream has ended meanwhile.
 const SEALED: &str = "the writer was sealed";
 
 /// The writer that may append.
@@ -22,14 +22,14 @@ const SEALED: &str = "the writer was sealed";
 pub(super) struct Live {
     pub writer: WriterId,
     pub node: String,
-    /// The segment being written: all that is not yet synced stands in it.
+    /// The current segment. Everything unsynced is in it.
     pub segment: u64,
     pub written: CommitNo,
-    /// Acknowledged: what readers may see.
+    /// The last acknowledged commit, up to which readers may read.
     pub durable: CommitNo,
-    /// Known to be synced: below `durable` only where the durability asks for no syncs.
+    /// The last commit known to be synced. It is below `durable` only at a durability without syncs.
     pub synced: CommitNo,
-    /// Why nothing can be appended any more.
+    /// The reason why nothing more can be appended.
     pub over: Option<String>,
     /// Its end is decided, once and for good.
     pub ended: bool,
@@ -47,9 +47,9 @@ pub(super) struct LogState {
     pub history: History,
     pub live: Option<Live>,
     pub pace: Pace,
-    /// Appends whose sync runs beside, in order.
+    /// Appends whose sync runs on another thread, in order.
     waiters: VecDeque<(CommitNo, Arc<Waiter>)>,
-    /// Syncs asked for that no thread has begun.
+    /// The number of requested syncs that no thread has begun.
     pub wanted: usize,
     /// Syncs running on threads.
     pub syncing: usize,
@@ -60,11 +60,11 @@ pub(super) struct LogState {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<LogState>,
-    /// A sync is wanted, or everything stops: one thread that syncs wakes for each.
+    /// Signals a requested sync, or the end. One thread wakes for each sync.
     pub wanted: Condvar,
     /// A sync has ended.
     pub changed: Condvar,
-    /// The most appends in flight, as the pace has it. Only `synced` writes it, under the lock of `state`.
+    /// The most appends in flight, according to the pace. Only `synced` writes it, under the lock of `state`.
     depth: AtomicUsize,
 }
 
@@ -97,7 +97,7 @@ impl Shared {
         self.depth.load(Ordering::Relaxed).max(1)
     }
 
-    /// A sync has returned: everything written before it began is durable.
+    /// Handles the end of a sync: everything written before it began is durable.
     pub(super) fn synced(&self, state: &mut LogState, upto: CommitNo, took: Duration) -> Answers {
         state.pace.observe(took);
         if self.depth.swap(state.pace.depth(), Ordering::Relaxed) != state.pace.depth() {
@@ -116,7 +116,7 @@ impl LogState {
         self.durable(upto)
     }
 
-    /// Everything up to here is acknowledged.
+    /// Acknowledges everything up to here.
     pub(super) fn durable(&mut self, upto: CommitNo) -> Answers {
         let Some(live) = &mut self.live else {
             return Answers(Vec::new());
@@ -135,7 +135,7 @@ impl LogState {
         )
     }
 
-    /// The writer is over: what is in flight is in doubt.
+    /// Ends the writer: what is in flight is in doubt.
     pub(super) fn fail(&mut self, why: String) -> Answers {
         tracing::error!(%why, "the writer is over");
         let in_doubt = self
@@ -150,7 +150,7 @@ impl LogState {
         answers
     }
 
-    /// The stream's end is decided: what still waits is not in it.
+    /// Fails the waiting appends, because the stream's end is decided and does not include them.
     pub(super) fn fail_waiting(&mut self) -> Answers {
         self.wanted = 0;
         let waiting = self.waiters.drain(..);
@@ -161,7 +161,7 @@ impl LogState {
         )
     }
 
-    /// Waits for a sync of a commit that is written. One that an earlier append asked for may have ended since.
+    /// Waits for the sync of a written commit. A sync that an earlier append requested may already have covered it.
     pub(super) fn await_sync(&mut self, number: CommitNo, buffer: Buffer) -> Flight {
         let result = self.decided(number);
         let is_decided = result.is_some();
@@ -177,7 +177,7 @@ impl LogState {
         Flight(waiter)
     }
 
-    /// Returns the outcome of a written commit, if it is known.
+    /// Returns the outcome of a written commit, if known.
     fn decided(&self, number: CommitNo) -> Option<Result<(), AppendError>> {
         let live = self.live.as_ref()?;
         if live.durable >= number {

@@ -1,7 +1,7 @@
-//! The threads that sync beside the appender while a sync is slow.
+//! The threads that sync for the appender while syncs are slow.
 //!
-//! Each opens the segment by itself: Linux reports a failed write-back once for each open file, so that one thread's
-//! failure is never hidden by another's success.
+//! Each opens the segment itself. Linux reports a failed write-back once for each open file, so one thread's failure cannot be hidden by
+//! another's success.
 
 use super::state::Shared;
 use crate::{
@@ -53,10 +53,10 @@ impl Syncers {
 }
 
 impl Drop for Syncers {
-    /// The shared state says stop before this.
+    /// The shared state must say stop before this.
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
-            // A panic there has been reported; nothing rests on that thread's end.
+            // A panic there has been reported already; nothing depends on the thread's result.
             let _ = thread.join();
         }
     }

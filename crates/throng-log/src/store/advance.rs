@@ -1,5 +1,4 @@
-//! Making a checkpoint true: the log's commits are read and their events indexed, states and system rows are stored, in
-//! one transaction.
+//! Applying a checkpoint: the log's commits are read and their events indexed, states and system rows are stored, in one transaction.
 
 use super::{
     chunk::{self, PackedEvent, Packer},
@@ -19,9 +18,9 @@ use throng_journal::{
 const DOING: &str = "making a checkpoint";
 /// Read from the log at once.
 const READ_BYTES: usize = 8 << 20;
-/// Places gathered in memory before they are put into the transaction.
+/// The most bytes of places gathered in memory before they are put into the transaction.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
-/// Counted for an entity's entry in memory beside its packed places.
+/// The bytes counted for an entity's entry in memory besides its packed places.
 const GATHERED_ENTITY_BYTES: usize = 200;
 
 /// The gathered events of an entity.
@@ -38,7 +37,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// The log says what the entity is by now: its index may begin after that.
+    /// Takes the record of an entity's state: its index may begin after that.
     fn state(&mut self, record: &Record<'_>) {
         if record.seq > self.seq {
             if !self.packer.is_empty() {
@@ -49,7 +48,7 @@ impl Gathered {
         self.state = Some(StoredState::of_record(record));
     }
 
-    /// The entity has ended with this event; whether the index lacks events before it.
+    /// Takes an entity's end at this event; returns true if the index lacks events before it.
     fn lacks_before(&mut self, ended: u64) -> bool {
         let lacks = (1..ended).contains(&self.seq);
         if lacks {
@@ -81,8 +80,8 @@ impl Inner {
                 Ok(())
             }
             Err(error) => {
-                // After a failed call the database answers nothing more until it is opened again; whether its last
-                // step landed all the same shows then.
+                // After a failed call the database does not answer until it is opened again; only then it shows whether the last step was
+                // committed.
                 drop(database);
                 self.reopening.set_due(true);
                 let before = self.snapshot().advances;
@@ -246,7 +245,7 @@ impl Index {
                 self.missing.founded(&record);
                 continue;
             }
-            // What came before the first that is left is gone.
+            // Earlier events than the first one left were removed.
             if record.seq != entity.seq + 1 && entity.seq > 0 {
                 let of = Address::new(record.kind, record.id);
                 self.missing.note(of, (record.seq, entity.seq), stamp.position());
@@ -274,7 +273,7 @@ impl Index {
         Ok(())
     }
 
-    /// Puts what was gathered into the transaction, in the order of the tables' keys.
+    /// Puts the gathered places into the transaction, in the order of the tables' keys.
     fn flush(&mut self, tables: &mut Tables<'_>) -> Result<(), Error> {
         let mut gathered: Vec<(Box<[u8]>, Gathered)> = self.gathered.drain().collect();
         self.bytes = 0;
@@ -310,7 +309,7 @@ impl Index {
         Ok(())
     }
 
-    /// Stores a state; of an entity without events too, where a kind keeps none.
+    /// Stores a state; even of an entity without events, whose kind may keep none.
     fn put_state(&mut self, tables: &mut Tables<'_>, state: &StoredState) -> Result<(), Error> {
         head_key(&mut self.key, &state.address.kind, &state.address.id);
         let head = tables
@@ -318,8 +317,8 @@ impl Index {
             .get(&*self.key)
             .map_err(failed(DOING))?
             .map(|head| head.value());
-        // It may be newer than the events indexed so far: the engine gives only what is durable, and recovery replays
-        // the commits after the checkpoint on top of it.
+        // It may be newer than the events indexed so far: the engine passes only what is durable, and recovery replays the commits after
+        // the checkpoint on top of it.
         let number = match head {
             Some((number, _)) => number,
             None => {

@@ -1,4 +1,4 @@
-//! The store's file, through the log's [`Files`](crate::files::Files), so that its calls can be made to fail as well.
+//! The store's file, accessed through the log's [`Files`](crate::files::Files), so that tests can make its calls fail, too.
 
 use crate::{
     files::{File, read_exact_at},
@@ -9,7 +9,7 @@ use std::{io, sync::Arc};
 #[derive(Debug)]
 pub(super) struct Backend {
     pub file: Arc<dyn File>,
-    /// The reserve, which is given up before a full disk is an error.
+    /// The reserve, which is deleted before a full disk becomes an error.
     pub reserve: Option<Arc<Reserve>>,
 }
 

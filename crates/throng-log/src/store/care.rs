@@ -17,7 +17,7 @@ fn open(log: &Log, path: &Path) -> Result<Database, Error> {
     Database::open(log, path)
 }
 
-/// Checks every page's and every row's checksum, and that the store fits the log; what it covers.
+/// Checks the checksums of every page and row, and that the store fits the log. Returns the covered position.
 pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
     let doing = "checking the store";
     let mut database = open(log, path)?;
@@ -61,7 +61,7 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
     Ok(snapshot.covers.map(|covers| covers.position).unwrap_or_default())
 }
 
-/// Rewrites the file of a store that nobody uses without its free pages, in place.
+/// Rewrites the file of an unused store without its free pages, in place.
 pub(crate) fn compact(log: &Log, path: &Path) -> Result<Compacted, Error> {
     let doing = "compacting the store";
     let bytes = || {
@@ -84,7 +84,7 @@ pub(crate) fn compact(log: &Log, path: &Path) -> Result<Compacted, Error> {
 }
 
 impl EmbeddedStore {
-    /// Writes all rows, as the last completed advance left them, into a new file.
+    /// Writes all rows of the last completed advance into a new file.
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), Error> {
         let doing = "copying the store";
         let snapshot = self.inner.snapshot();

@@ -17,12 +17,12 @@
 //!      2  ff ff
 //! ```
 //!
-//! No entry ends with the byte `ff`: a varint goes on behind it, and no text holds it. So a damaged row with a checksum never passes for one
-//! without. An older program reads past the last entry of no row.
+//! No entry ends with the byte `ff`: a varint continues after it, and no text contains it. So a damaged row with a checksum cannot pass for
+//! one without. An older program does not read beyond the last entry of a row.
 
 use throng_journal::{CommitNo, Position, WriterId};
 
-/// Events in one row, at most: so many are unpacked to find one.
+/// The most events in one row: this many are unpacked to find one.
 pub(super) const CHUNK_EVENTS_MAX: u64 = 256;
 /// Ends a row that has a checksum.
 const SEAL_END: [u8; 2] = [0xff; 2];
@@ -32,7 +32,7 @@ fn checksum(packed: &[u8], (head, last): (&[u8], u64)) -> [u8; 4] {
     crc32c::crc32c_append(crc, packed).to_le_bytes()
 }
 
-/// Gives a row its checksum: of this entity, by its key among the heads, up to this event.
+/// Appends the checksum of a row to it, for this entity (by its key among the heads) up to this event.
 pub(super) fn seal(row: &mut Vec<u8>, of: (&[u8], u64)) {
     let sum = checksum(row, of);
     row.extend_from_slice(&sum);
@@ -171,7 +171,7 @@ pub(super) struct Unpacker<'a> {
 }
 
 impl<'a> Unpacker<'a> {
-    /// `None` if the row is not what was written for this entity, up to this event.
+    /// Opens a row; `None` if it is not what was written for this entity up to this event.
     pub(super) fn open(row: &'a [u8], of: (&[u8], u64)) -> Option<Self> {
         let Some(sealed) = row.strip_suffix(&SEAL_END) else {
             return Self::new(row);
@@ -192,7 +192,7 @@ impl<'a> Unpacker<'a> {
         Some(unpacker)
     }
 
-    /// Events not yet unpacked.
+    /// Returns the number of events not yet unpacked.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -221,7 +221,7 @@ impl<'a> Unpacker<'a> {
         Some(taken)
     }
 
-    /// The next entry; `None` if the row is not what a packer wrote.
+    /// Returns the next entry; `None` if the row is not what a packer wrote.
     pub(super) fn next_entry(&mut self) -> Option<Entry> {
         self.left = self.left.checked_sub(1)?;
         let commit = self.before.commit.wrapping_add(self.take()?);

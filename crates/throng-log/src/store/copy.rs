@@ -9,7 +9,7 @@ use throng_journal::Error;
 
 const DOING: &str = "copying the store";
 
-/// Copies all rows; `copied` is told of the bytes of each.
+/// Copies all rows; `copied` gets the bytes of each.
 pub(super) fn copy_rows(
     from: &Snapshot,
     to: &mut Tables<'_>,
@@ -21,7 +21,7 @@ pub(super) fn copy_rows(
     copy_table(&from.system, &mut to.system, copied)
 }
 
-/// Writes what is known of a copy's rows.
+/// Writes the totals of a copy's rows.
 pub(super) fn write_numbers(of: &Snapshot, to: &mut Tables<'_>, bytes: u64) -> Result<(), Error> {
     let mut numbers = vec![("entities", of.entities), ("advances", of.advances), (BYTES, bytes)];
     if let Some(covers) = of.covers {

@@ -1,4 +1,4 @@
-//! Taking the beginnings of histories out of the index, and all that is stored of whoever is gone.
+//! Removing the beginnings of histories from the index, and all rows of removed entities.
 
 use super::{
     chunk::{self, Packer, Unpacker},
@@ -16,7 +16,7 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
     head_key(&mut key, &cut.address.kind, &cut.address.id);
     let head = tables.heads.get(&*key).map_err(failed(DOING))?.map(|head| head.value());
     let Some((number, last)) = head else { return Ok(()) };
-    // The first row that holds an event after the cut, if there is one.
+    // The first row with an event after the cut, if there is one.
     let upto = cut.upto.saturating_add(1);
     let straddling = match tables
         .chunks
@@ -40,7 +40,7 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
     }
     let row = tables.states.get(number).map_err(failed(DOING))?;
     let state = row.map(|row| seq_of_state(row.value()));
-    // A newer one is of the entity that was created anew.
+    // A newer state belongs to the entity that was created anew.
     if state.is_some_and(|seq| seq > cut.upto) {
         return Ok(());
     }
@@ -51,7 +51,7 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
     Ok(())
 }
 
-/// A row without its events up to a number; `None`: it begins after that.
+/// Returns a row without its events up to a number; `None` if it begins after that.
 fn without_first(packed: &[u8], of: (&[u8], u64), upto: u64) -> Result<Option<Vec<u8>>, Error> {
     let unreadable = || Error::backend(DOING, "the index of an entity's events cannot be read");
     let mut unpacker = Unpacker::open(packed, of).ok_or_else(unreadable)?;

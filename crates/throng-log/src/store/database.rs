@@ -12,10 +12,10 @@ use std::{
 };
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
-/// The version of the tables below; a store of another one is rebuilt.
+/// The version of the tables below. A store with another version is rebuilt.
 const TABLES_VERSION: u64 = 1;
 
-/// Kind's length, kind, id → the entity's number and its last sequence number. In the order of kinds' lengths, kinds, ids.
+/// Kind's length, kind, id → the entity's number and its last sequence number. Sorted by kinds' lengths, kinds, ids.
 pub(super) const HEADS: TableDefinition<'_, &[u8], (u64, u64)> = TableDefinition::new("heads");
 /// Entity's number, sequence number of the row's last event → packed places (see [`super::chunk`]).
 pub(super) const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("chunks");
@@ -23,8 +23,8 @@ pub(super) const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinitio
 pub(super) const STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("states");
 /// The engine's own rows.
 pub(super) const SYSTEM: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("system");
-/// Single numbers: `version`, `entities`, `advances`, `bytes` (of all other tables' keys and values), and the position that the store
-/// covers: `writer`, `commit`, `fingerprint`.
+/// Single numbers: `version`, `entities`, `advances`, `bytes` (of all other tables' keys and values), and the covered position: `writer`,
+/// `commit`, `fingerprint`.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// The row of [`META`] with the bytes of all other tables' keys and values.
@@ -39,14 +39,14 @@ pub(super) enum Of {
     System,
 }
 
-/// The commit up to which the store covers the journal, and the fingerprint that tells it from any other with its number.
+/// The commit up to which the store covers the journal, and the fingerprint that distinguishes it from others of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Covers {
     pub position: Position,
     pub fingerprint: u32,
 }
 
-/// For `map_err` on anything the database says. What the disk said is told from what is damaged.
+/// Returns a function for `map_err` on the database's errors. It separates disk errors from damage.
 pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| match error.into() {
         redb::Error::Io(source) if !is_damage(source.kind()) => Error::io(doing)(source),
@@ -57,7 +57,7 @@ pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E
     }
 }
 
-/// Bytes that are missing, or mean nothing.
+/// True if bytes are missing or meaningless.
 fn is_damage(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -65,7 +65,7 @@ fn is_damage(kind: ErrorKind) -> bool {
     )
 }
 
-/// A database that refuses damaged bytes may do so with a panic: that is an error of this call, not the engine's end.
+/// Runs work on the database. It may panic over damaged bytes, which then is an error of this call and not the engine's end.
 pub(crate) fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     guarded_in("the store's file", doing, work)
 }
@@ -87,7 +87,7 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work without the words that a panic usually leaves on standard error: the asker gets a sentence.
+/// Runs work without the message that a panic usually prints: the caller gets an error instead.
 fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -116,7 +116,7 @@ pub(crate) fn open(
         .map_err(failed(doing))
 }
 
-/// The open database. What was read of it cannot be read on once this is dropped.
+/// The open database. Dropping it ends all reads of it.
 pub(super) struct Database {
     pub redb: redb::Database,
     /// Held by every snapshot, too.
@@ -145,7 +145,7 @@ impl Database {
         })
     }
 
-    /// Creates the tables where they are missing; refuses those of another version.
+    /// Creates missing tables; refuses those of another version.
     fn prepare(&self) -> Result<(), Error> {
         let doing = "creating the store's tables";
         let found = {
@@ -181,15 +181,14 @@ impl Database {
         transaction.commit().map_err(failed(doing))
     }
 
-    /// A write transaction whose commit is durable and leaves nothing to repair after a crash.
+    /// Begins a write transaction whose commit is durable and needs no repair after a crash.
     pub(super) fn begin(&self) -> Result<redb::WriteTransaction, Error> {
         let mut transaction = self.redb.begin_write().map_err(failed("beginning a checkpoint"))?;
         transaction.set_quick_repair(true);
         Ok(transaction)
     }
 
-    /// A write transaction that may be undone by a crash until the next one of [`begin`](Self::begin) is committed: it costs
-    /// no sync.
+    /// Begins a write transaction that a crash may undo until the next one of [`begin`](Self::begin) is committed. It costs no sync.
     pub(super) fn begin_volatile(&self) -> Result<redb::WriteTransaction, Error> {
         let doing = "removing system rows";
         let mut transaction = self.redb.begin_write().map_err(failed(doing))?;
@@ -242,7 +241,7 @@ pub(super) struct Snapshot {
     pub entities: u64,
     /// Advances completed so far.
     pub advances: u64,
-    /// The bytes of all rows, keys and values; not yet counted in a store of an older program.
+    /// The bytes of all rows, keys and values; `None` if an older program has not counted them.
     pub bytes: Option<u64>,
     pub heads: ReadOnlyTable<&'static [u8], (u64, u64)>,
     pub chunks: ReadOnlyTable<(u64, u64), &'static [u8]>,
@@ -259,7 +258,7 @@ pub(super) fn head_key(into: &mut Vec<u8>, kind: &str, id: &str) {
     into.extend_from_slice(id.as_bytes());
 }
 
-/// Kind and id of a key in [`HEADS`]; `None` if it is not one.
+/// Returns kind and id of a key in [`HEADS`]; `None` if it is not one.
 pub(super) fn head_of(key: &[u8]) -> Option<(&str, &str)> {
     let (length, rest) = key.split_first()?;
     let (kind, id) = rest.split_at_checked(usize::from(*length))?;

@@ -1,4 +1,4 @@
-//! The store, as those share it who read, advance and compact it.
+//! The store as its readers, checkpoints and compactions share it.
 
 use super::{
     compact::Compactions,
@@ -14,18 +14,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time between two attempts: a disk that is gone costs readers little.
+/// The time between two attempts to reopen it, so that a missing disk costs readers little.
 const RETRY: Duration = Duration::from_millis(250);
 
 pub(super) struct Inner {
     pub(super) path: PathBuf,
-    /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
+    /// Held by advances and by attempts to reopen it; `None` after a failure until it could be opened again.
     pub(super) database: Mutex<Option<Database>>,
     /// The last completed advance, for readers. Only [`show`](Self::show) writes it.
     pub(super) snapshot: RwLock<Arc<Snapshot>>,
     pub(super) reopening: Reopening,
     pub(super) compactions: Compactions,
-    /// The last to go: a database that is closed writes, and the log's lock keeps others away until then.
+    /// Dropped last: closing a database writes to it, and the log's lock must keep other processes away until then.
     pub(super) log: Arc<Log>,
 }
 
@@ -46,8 +46,8 @@ impl Inner {
 /// The state of opening a failed database again.
 #[derive(Default)]
 pub(super) struct Reopening {
-    /// The readers' snapshot belongs to a database that failed. An advance, a removal or a compaction that fails sets it; an advance that
-    /// succeeds, also after opening again, clears it.
+    /// True if the readers' snapshot belongs to a database that failed. A failed advance, removal or compaction sets it; an advance that
+    /// succeeds, even after opening again, clears it.
     is_due: AtomicBool,
     tried: Mutex<Option<Instant>>,
 }
@@ -61,7 +61,7 @@ impl Reopening {
         self.is_due.load(Ordering::Acquire)
     }
 
-    /// True if it was not tried just now; the attempt is noted.
+    /// True if the last attempt is long enough ago; notes a new attempt.
     pub(super) fn may_try(&self) -> bool {
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let may = tried.is_none_or(|at| at.elapsed() >= RETRY);

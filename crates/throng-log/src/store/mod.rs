@@ -1,7 +1,7 @@
 //! The embedded store: states, the index of an entity's events, system rows, in one `redb` file beside the log.
 //!
-//! Events are not copied. The index keeps where each body stands in the log (segment, offset, length, checksum), one row
-//! for an entity and a checkpoint's interval, so that an entity's places stand together.
+//! Events are not copied. The index has the place of each body in the log (segment, offset, length, checksum), one row for an entity and a
+//! checkpoint's interval, so that an entity's places are adjacent.
 
 mod advance;
 mod backend;
@@ -34,11 +34,11 @@ use throng_journal::{
 
 /// The embedded store beside an embedded [`Log`].
 ///
-/// Loads and single rows are answered at once; a checkpoint is worked off by a thread of the store's own.
+/// Loads and single rows are answered at once. The store's own thread executes checkpoints.
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
     worker: Worker,
-    /// Compacts; started by whoever needs it first.
+    /// The thread that compacts, started at its first use.
     compactor: OnceLock<Worker>,
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for EmbeddedStore {
 /// Opens the embedded journal and store of a directory.
 ///
 /// # Errors
-/// As [`Log::open`] and [`EmbeddedStore::open`].
+/// The errors of [`Log::open`] and [`EmbeddedStore::open`].
 pub fn open_embedded(dir: impl Into<PathBuf>, options: Options) -> Result<(Arc<Log>, Arc<EmbeddedStore>), Error> {
     let log = Arc::new(Log::open(dir, options)?);
     let store = Arc::new(EmbeddedStore::open(Arc::clone(&log))?);
@@ -61,12 +61,12 @@ pub fn open_embedded(dir: impl Into<PathBuf>, options: Options) -> Result<(Arc<L
 }
 
 impl EmbeddedStore {
-    /// Opens the store beside a log. A store that is damaged is put away and begun anew: it covers nothing then, and the
-    /// next checkpoint rebuilds it from the journal.
+    /// Opens the store of a log. A damaged store is moved away and begun anew. It then covers nothing, and the next checkpoint rebuilds it
+    /// from the journal.
     ///
     /// # Errors
-    /// [`Error::Lost`] where the store covers what this log does not hold, unless that loss is
-    /// [accepted](Options::accept_loss): it is then recorded in the log before the store is begun anew. The file system's.
+    /// [`Error::Lost`] if the store covers what this log does not hold, unless that loss is [accepted](Options::accept_loss). It is then
+    /// recorded in the log before the store is begun anew. Otherwise [`Error::Io`].
     pub fn open(log: Arc<Log>) -> Result<Self, Error> {
         let path = log.dir().join(STORE_NAME);
         compact::tidy(&log, &path);
@@ -88,7 +88,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Drops everything the store holds: it covers nothing, and the next checkpoint rebuilds it from the journal.
+    /// Drops everything the store holds. It then covers nothing, and the next checkpoint rebuilds it from the journal.
     ///
     /// # Errors
     /// [`Error::Io`] of the file system, or [`Error::Backend`] of the database library.
@@ -102,7 +102,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Bytes of the store's file.
+    /// Returns the size of the store's file.
     ///
     /// # Errors
     /// [`Error::Io`] of the file system.
@@ -114,19 +114,18 @@ impl EmbeddedStore {
             .map_err(Error::io(format!("reading {}", self.inner.path.display())))
     }
 
-    /// Makes a checkpoint true on this thread; what [`Store::advance`] does on the store's own, without a look at whether the file is
-    /// to be compacted.
+    /// Applies a checkpoint on this thread, like [`Store::advance`] does on the store's own, without checking whether a compaction is due.
     ///
     /// # Errors
-    /// As [`Store::advance`].
+    /// The errors of [`Store::advance`].
     pub fn advance_here(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
         self.inner.advance(checkpoint)
     }
 
-    /// Compacts the file on this thread; what [`Store::compact`] does on one of the store's own.
+    /// Compacts the file on this thread, like [`Store::compact`] does on the store's own.
     ///
     /// # Errors
-    /// As [`Store::compact`].
+    /// The errors of [`Store::compact`].
     pub fn compact_here(&self) -> Result<Compacted, Error> {
         self.inner.compact()
     }
@@ -139,7 +138,7 @@ impl EmbeddedStore {
         Ok(self.compactor.get_or_init(|| worker))
     }
 
-    /// Compacts the file behind everything else.
+    /// Compacts the file in the background.
     fn compact_behind(&self) {
         let inner = Arc::clone(&self.inner);
         let compact = move || {
@@ -178,7 +177,7 @@ fn open_or_begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Sn
     begin_anew(log, path)
 }
 
-/// A checkpoint covers only what is durable: what it covers and the log does not hold is lost.
+/// Returns a loss if the log lacks what a checkpoint covers, which was durable.
 fn loss(log: &Log, covers: Option<Covers>) -> Result<Option<Loss>, Error> {
     covers.map_or(Ok(None), |covers| log.loss(covers.position, covers.fingerprint))
 }
@@ -211,7 +210,7 @@ fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
 
 impl Store for EmbeddedStore {
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
-        // One engine has written it, and covers all of them alike.
+        // One engine wrote the store, so all shards are covered alike.
         let covered = |upto| {
             let shards = shards.clone();
             vec![Covered { shards, upto }]

@@ -11,11 +11,11 @@ use throng_journal::{
 };
 
 const DOING: &str = "reading the store";
-/// Bodies nearer to each other than this are read together.
+/// The distance up to which two bodies are read together.
 const GAP_BYTES: u64 = 16 << 10;
-/// Read at once, at most (unless one body is larger).
+/// The most bytes read at once, unless one body is larger.
 const READ_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a state's row before the state.
+/// The bytes of a state's row before the state.
 const STATE_AT: usize = 16;
 
 pub(super) fn encode_state(state: &StoredState) -> Vec<u8> {
@@ -34,17 +34,17 @@ fn state_checksum(row: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&row[..12]), &row[STATE_AT..])
 }
 
-/// True if a state's row is as it was written.
+/// True if a state's row is intact.
 pub(super) fn check_state(row: &[u8]) -> bool {
     row.len() >= STATE_AT && row[12..STATE_AT] == state_checksum(row).to_le_bytes()
 }
 
-/// The number of the last event in a state, as its row says; 0 of a row that is none.
+/// Returns the number of the last event in a state from its row; 0 for a malformed row.
 pub(super) fn seq_of_state(row: &[u8]) -> u64 {
     row.first_chunk::<8>().map_or(0, |seq| u64::from_le_bytes(*seq))
 }
 
-/// A state, or why its row is not what was written.
+/// Reads a state, or returns the reason why its row is not intact.
 fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, &'static str> {
     if row.len() < STATE_AT {
         return Err("it is cut short");
@@ -80,7 +80,7 @@ impl Inner {
             });
             let state = match state {
                 Some(state) if state.version == state_version => Some(state),
-                // Of another version it is of use only where there is no other way back.
+                // A state of another version is used only if there is no other way to load the entity.
                 Some(state) => {
                     let first = entries(snapshot, address, head, 0, 1, usize::MAX)?;
                     let is_whole = first.entries.is_empty() || first.first == 1;
@@ -94,7 +94,7 @@ impl Inner {
                 0 => after,
                 count => found.first + count - 1,
             };
-            // Where they begin later than after the state, an end may say so: whoever loads it looks.
+            // If the events begin later than after the state, an end may explain that; loading checks it.
             if last < head.1 {
                 return Err(index_damaged(address));
             }
@@ -119,8 +119,8 @@ impl Inner {
         })
     }
 
-    /// Reads, and once more if that failed and a checkpoint was made meanwhile: what it had found in the index may be gone from the
-    /// log since.
+    /// Reads, and reads again if that failed and a checkpoint was made meanwhile: what the index named may have been removed from the log
+    /// since.
     fn read_again<T>(&self, look: impl Fn(&Snapshot) -> Result<T, Error>) -> Result<T, Error> {
         let before = self.snapshot();
         match self.read(DOING, &look) {
@@ -186,8 +186,8 @@ impl Inner {
         })
     }
 
-    /// Names the culprit when an event cannot be read at its place in the index: the index, if the commit it names is whole or is not there
-    /// at all.
+    /// Decides what is at fault if an event cannot be read at its place in the index. It is the index if the commit it names is intact or
+    /// does not exist.
     fn blame(&self, address: &Address, entry: &Entry, error: Error) -> Error {
         let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof);
         if matches!(&error, Error::Io { source, .. } if !is_missing(source.kind())) {
@@ -206,7 +206,7 @@ impl Inner {
         }
     }
 
-    /// The events whose places these are; bodies that stand near each other are read together.
+    /// Reads the events at these places. Bodies close to each other are read together.
     fn events(&self, address: &Address, of: Entries) -> Result<Vec<StoredEvent>, Error> {
         let mut events = Vec::with_capacity(of.entries.len());
         let mut left = of.entries.as_slice();
@@ -247,7 +247,7 @@ impl Inner {
     }
 }
 
-/// The index of an entity's events is not what was written.
+/// Returns the error for a damaged index of an entity's events.
 fn index_damaged(address: &Address) -> Error {
     Error::Row {
         address: address.clone(),
@@ -255,7 +255,7 @@ fn index_damaged(address: &Address) -> Error {
     }
 }
 
-/// Returns the number of entries, from the first on, that stand near enough to be read together.
+/// Returns the number of entries, from the first on, that are close enough to be read together.
 fn near(entries: &[Entry]) -> usize {
     let first = &entries[0];
     let mut end = first.offset + u64::from(first.length);
@@ -280,14 +280,14 @@ fn head(snapshot: &Snapshot, address: &Address) -> Result<Option<(u64, u64)>, Er
     Ok(head.map(|head| head.value()))
 }
 
-/// The places of an entity's events that follow one another.
+/// The consecutive places of an entity's events.
 struct Entries {
     /// The number of the first of them.
     first: u64,
     entries: Vec<Entry>,
 }
 
-/// The places of an entity's events after a sequence number, as far as they are not gone.
+/// Returns the places of an entity's events after a sequence number, as far as they were not removed.
 fn entries(
     snapshot: &Snapshot,
     address: &Address,
@@ -304,7 +304,7 @@ fn entries(
     let mut key = Vec::with_capacity(1 + address.kind.len() + address.id.len());
     head_key(&mut key, &address.kind, &address.id);
     if after >= seq || limit == 0 {
-        // The head of another entity, or of fewer events, would say so, too.
+        // The checksum would fail, too, for the head of another entity, or of fewer events.
         let rows = snapshot.chunks.range((number, 0)..=(number, u64::MAX));
         if let Some(row) = rows.map_err(failed(DOING))?.next_back() {
             let (at, packed) = row.map_err(failed(DOING))?;

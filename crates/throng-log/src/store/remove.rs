@@ -18,7 +18,7 @@ impl Inner {
             Some(database) => database,
             None => Database::open(&self.log, &self.path)?,
         };
-        // A database that failed is dropped: it answers nothing more until it is opened again, by whoever comes next.
+        // A database that failed is dropped. The next caller opens it again.
         let changes = Changes::noted_by(self.compaction());
         let removed = database::guarded(DOING, || remove_in(&database, &changes, (prefix, after), rows_max))
             .inspect_err(|_| self.reopening.set_due(true))?;

@@ -1,4 +1,4 @@
-//! A database that failed once answers nothing more until it is opened again: whoever needs it next does that.
+//! Reopening: a database that failed does not answer until it is opened again, which its next user does.
 
 use super::{
     database::{self, Database, Snapshot},
@@ -8,8 +8,7 @@ use std::sync::{Arc, TryLockError};
 use throng_journal::Error;
 
 impl Inner {
-    /// Reads what the last completed advance left. The database is opened again first if it failed before, and next time if this
-    /// fails.
+    /// Reads the rows of the last completed advance. If the database failed before, it is opened again first; if this fails, next time.
     pub(super) fn read<T>(
         &self,
         doing: &'static str,
@@ -26,7 +25,7 @@ impl Inner {
         found
     }
 
-    /// Returns a snapshot of the present database, for an engine that begins with it.
+    /// Returns a snapshot of the present database, for an engine that starts with it.
     pub(super) fn newest(&self) -> Result<Arc<Snapshot>, Error> {
         if self.reopening.is_due() {
             self.reopen(true)?;
@@ -34,8 +33,8 @@ impl Inner {
         Ok(self.snapshot())
     }
 
-    /// Opens the database again, unless somebody advances, who does it if need be. A step that landed though it was told to have
-    /// failed is shown only to one that begins: who goes on would count events twice, until the next step tells it.
+    /// Opens the database again, unless an advance is under way, which does it itself. A step that was reported as failed but was committed
+    /// is shown only to an engine that starts. A running one would count events twice, until the next step corrects that.
     fn reopen(&self, begins: bool) -> Result<(), Error> {
         let mut slot = match self.database.try_lock() {
             Ok(slot) => slot,

@@ -1,4 +1,4 @@
-//! The tables as a checkpoint changes them: what it adds and removes is counted, and noted for a compaction under way.
+//! The tables during a checkpoint. Additions and removals are counted, and noted for a compaction under way.
 
 use super::{
     compact::Compaction,
@@ -20,7 +20,7 @@ const DOING: &str = "writing the store's rows";
 pub(super) struct Changes {
     /// The growth of keys and values, in bytes. `add` and `take_off` write it, on the one thread of the transaction.
     bytes: Cell<i64>,
-    /// Told of every key that changes.
+    /// The compaction that has to know every changed key.
     compaction: Option<Arc<Compaction>>,
 }
 
@@ -40,13 +40,13 @@ impl Changes {
         self.bytes.set(self.bytes.get().saturating_sub_unsigned(bytes as u64));
     }
 
-    /// Returns the bytes after the changes, of `before` bytes.
+    /// Returns the bytes after the changes, given those before.
     pub(super) fn applied_to(&self, before: u64) -> u64 {
         before.saturating_add_signed(self.bytes.get())
     }
 }
 
-/// A table that is read as it is, and changed only in ways that are counted.
+/// A table that is read normally, and changed only in ways that are counted.
 pub(super) struct Rows<'t, K: Key + 'static, V: Value + 'static> {
     table: Table<'t, K, V>,
     of: Of,
@@ -132,7 +132,7 @@ fn note<K: Key>(of: Of, changes: &Changes, key: &K::SelfType<'_>) -> usize {
     key.len()
 }
 
-/// A row that was there is so no more.
+/// Counts a row that was removed.
 fn went<V: Value + 'static>(changes: &Changes, key_bytes: usize, before: Option<AccessGuard<'_, V>>) {
     if let Some(before) = before {
         changes.take_off(key_bytes + V::as_bytes(&before.value()).as_ref().len());
@@ -159,7 +159,7 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// The bytes of all rows before anything was changed. A store that was made before they were counted is read once for it.
+    /// Returns the bytes of all rows before any change. A store from before they were counted is read once for this.
     pub(super) fn bytes(&self) -> Result<u64, Error> {
         let noted = self.meta.get(BYTES).map_err(failed(DOING))?;
         match noted {

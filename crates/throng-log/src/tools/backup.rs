@@ -20,7 +20,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 pub struct BackedUp {
     /// Segments in the copy.
     pub segments: u64,
-    /// Bytes copied now.
+    /// The bytes copied by this call.
     pub bytes: u64,
     /// The last commit in the copy, written `writer.commit`.
     pub upto: String,
@@ -44,8 +44,8 @@ impl fmt::Display for BackedUp {
     }
 }
 
-/// Copies the log of a directory, and its store where no engine is using it, and checks the copy. A target that holds an earlier
-/// copy of the same log gets what has been written since.
+/// Copies the log of a directory, and its store if no engine is using it, and checks the copy. A target with an earlier copy of the same
+/// log gets what has been written since.
 ///
 /// # Errors
 /// [`Error::InUse`]: the target is in use. [`Error::Backend`]: there is no log to copy, or the target holds another history.
@@ -83,8 +83,8 @@ fn add(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
     })
 }
 
-/// Copies a log that is open, with its store if one is given, while the engine goes on: the copy ends at a commit that
-/// was durable when it began, and the store in it covers no more than that.
+/// Copies an open log, with its store if one is given, while the engine goes on. The copy ends at a commit that was durable when it began,
+/// and the store in it covers no more than that.
 ///
 /// # Errors
 /// [`Error::InUse`] or [`Error::Backend`]: the target holds a log. [`Error::Io`] of the file system.

@@ -1,11 +1,11 @@
-//! Reading all commits of a directory, also beside a service that writes to it.
+//! Reading all commits of a directory, even while a service writes to it.
 
 use super::walk::{HistoryPart, walk};
 use crate::Options;
 use std::path::Path;
 use throng_journal::{Commit, Error};
 
-/// Shows every commit, in the order of history.
+/// Calls `visit` with every commit, in the order of history.
 ///
 /// # Errors
 /// [`Error::Damaged`], [`Error::Io`] of the file system, or the visitor's error.

@@ -1,4 +1,4 @@
-//! Giving back room nobody needs.
+//! Giving back unused room.
 
 use crate::{
     Log, Options,
@@ -16,9 +16,9 @@ pub struct Compacted {
     /// The store's file, by its length.
     #[serde(flatten)]
     pub store: throng_journal::Compacted,
-    /// Segments made ready ahead that were removed.
+    /// The number of prepared segments that were deleted.
     pub segments_removed: u64,
-    /// Bytes of the segments that were removed.
+    /// The bytes of the deleted segments.
     pub segments_removed_bytes: u64,
 }
 
@@ -32,11 +32,10 @@ impl fmt::Display for Compacted {
     }
 }
 
-/// Rewrites the store's file without its free pages, and removes segments that were made ready ahead. No history is
-/// dropped: every commit stays.
+/// Rewrites the store's file without its free pages, and deletes prepared segments. No history is removed.
 ///
 /// # Errors
-/// [`Error::InUse`], damage, or the file system's.
+/// [`Error::InUse`], [`Error::Damaged`], or [`Error::Io`] of the file system.
 pub fn compact(options: &Options, dir: &Path) -> Result<Compacted, Error> {
     let segments = super::require_log(options, dir)?;
     let log = Arc::new(Log::open(dir, options.clone())?);

@@ -13,8 +13,8 @@ use throng_journal::{Commit, Error, Record, RecordKind, WriterId};
 /// The options of an export.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExportOptions {
-    /// Go on behind damage and leave out what cannot be read. What is exported then has gaps and cannot be imported as it
-    /// is. Default: stop with an error.
+    /// Continues after damage and leaves out what cannot be read. The export then has gaps and cannot be imported as it is. Default: stop
+    /// with an error.
     pub skip_damage: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Exported {
     pub writers: u64,
     /// The number of commits written.
     pub commits: u64,
-    /// Records, one a line.
+    /// The number of records written, one a line.
     pub records: u64,
     /// Damaged places left out.
     pub skipped: u64,
@@ -50,7 +50,7 @@ impl fmt::Display for Exported {
     }
 }
 
-/// Writes the whole history, one record a line, in the form [`import`](super::import) reads.
+/// Writes the whole history, one record a line, in the format that [`import`](super::import) reads.
 ///
 /// # Errors
 /// [`Error::Damaged`], unless damage is to be skipped; [`Error::Io`] of the file system or the output.
@@ -69,7 +69,7 @@ pub fn export(options: &Options, dir: &Path, out: &mut dyn Write, how: ExportOpt
     lines.finish()
 }
 
-/// The lines of an export, of whatever journal.
+/// The lines of an export, of any journal.
 pub struct ExportLines<'a> {
     out: &'a mut dyn Write,
     how: ExportOptions,
@@ -99,7 +99,7 @@ impl<'a> ExportLines<'a> {
         Ok(lines)
     }
 
-    /// A writer's stream begins.
+    /// Writes the beginning of a writer's stream.
     ///
     /// # Errors
     /// [`Error::Io`] of the output.
@@ -112,7 +112,7 @@ impl<'a> ExportLines<'a> {
         })
     }
 
-    /// The stream's next commit.
+    /// Writes the stream's next commit.
     ///
     /// # Errors
     /// [`Error::Io`] of the output.
@@ -121,7 +121,7 @@ impl<'a> ExportLines<'a> {
         self.write_commit(commit)
     }
 
-    /// Something cannot be read: left out, or the end of the export, as the options say.
+    /// Reports something that cannot be read: it is left out, or ends the export, according to the options.
     ///
     /// # Errors
     /// [`Error::Damaged`], unless damage is to be skipped.
@@ -133,7 +133,7 @@ impl<'a> ExportLines<'a> {
         Ok(())
     }
 
-    /// The end is written, and everything handed to the output.
+    /// Writes the end, and flushes the output.
     ///
     /// # Errors
     /// [`Error::Io`] of the output.
@@ -211,7 +211,7 @@ impl<'a> ExportLines<'a> {
     }
 }
 
-/// The body as JSON, if it is JSON that stands on a line byte by byte as it is.
+/// Returns the body as JSON, if it is JSON that can be part of a line unchanged.
 fn json_of(body: &[u8]) -> Option<&RawValue> {
     let text = std::str::from_utf8(body).ok()?;
     if text.contains(['\n', '\r']) {

@@ -10,7 +10,7 @@ use throng_journal::{
     commit::{Buffer, ENTRY_BYTES},
 };
 
-/// Longest line read, in bytes: a commit's largest record as base64, and its names.
+/// The longest line, in bytes: a commit's largest record as base64, with its names.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// The result of an import.
@@ -41,17 +41,17 @@ impl fmt::Display for Imported {
 /// The options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportOptions {
-    /// Take lines without their sums and an end, or with sums that do not fit: of an older program, or changed by intent.
-    /// Default: only what was exported, whole.
+    /// Accepts lines without checksums and end, or with wrong checksums: from an older program, or edited deliberately. Default: only a
+    /// complete, unchanged export.
     pub unchecked: bool,
 }
 
-/// Reads what [`export`](super::export) wrote into a directory that holds no log yet: the same writers, commits, times,
-/// entities, sequence numbers and bodies. The store is rebuilt from it at the first start.
+/// Reads an [`export`](super::export) into a directory without a log: the same writers, commits, times, entities, sequence numbers and
+/// bodies. The store is rebuilt at the first start.
 ///
 /// # Errors
-/// [`Error::Backend`]: a line cannot be taken, with its number and the reason. [`Error::Io`] of the file system. The directory is then
-/// refused as a journal, until an import into it ends.
+/// [`Error::Backend`]: a line cannot be imported; with its number and the reason. [`Error::Io`] of the file system. The directory is then
+/// refused as a journal, until an import into it succeeds.
 pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead, how: ImportOptions) -> Result<Imported, Error> {
     let (unfinished, lock) = Unfinished::begin(options, dir)?;
     let how_log = Options {
@@ -69,16 +69,16 @@ pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead, how: Impor
 
 /// A journal that takes an export in.
 pub trait ImportTarget {
-    /// A writer's stream begins; the commits that follow are its, from number 1.
+    /// Begins a writer's stream. The following commits belong to it, from number 1 on.
     ///
     /// # Errors
-    /// A writer that does not follow the one before, or the journal's.
+    /// The writer does not follow the one before, or the journal's error.
     fn begin(&mut self, writer: WriterId, node: &str) -> Result<(), Error>;
 
-    /// The stream's next commit. Returns its buffer, to be used again.
+    /// Appends the stream's next commit. Returns its buffer for reuse.
     ///
     /// # Errors
-    /// The journal's.
+    /// The journal's error.
     fn append(&mut self, commit: Commit) -> Result<Buffer, Error>;
 }
 
@@ -97,10 +97,10 @@ impl ImportTarget for &Log {
     }
 }
 
-/// Reads an export into a journal of whatever kind that holds nothing yet.
+/// Reads an export into any journal that holds nothing yet.
 ///
 /// # Errors
-/// [`Error::Backend`]: a line cannot be taken, with its number and the reason. Otherwise the journal's error.
+/// [`Error::Backend`]: a line cannot be imported; with its number and the reason. Otherwise the journal's error.
 pub fn import_into(
     target: &mut dyn ImportTarget,
     input: &mut dyn BufRead,
@@ -160,13 +160,13 @@ struct Importer<'a> {
     open: CommitBuilder,
     /// The commit whose records are being read.
     pending: Option<Stamp>,
-    /// The number of commits before it that one stands for.
+    /// The number of commits before it that it stands for.
     stands_for: u32,
     /// The commit that replaces the records taken from it, where none is left.
     replaced_by: Option<Position>,
     writer: Option<(WriterId, CommitNo)>,
     begun: bool,
-    /// The line that says how much there was has come.
+    /// True once the last line, with the totals, was read.
     ended: bool,
     unchecked: bool,
     imported: Imported,
@@ -276,7 +276,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Checks the counts against those at the end of the export.
+    /// Checks the totals against those at the end of the export.
     fn end(&mut self, end: End) -> Result<(), Refusal> {
         self.ended = true;
         let Imported {
@@ -295,7 +295,7 @@ impl Importer<'_> {
         Err(Refusal::Line(format!("it says {end:?}, found were {found:?}")))
     }
 
-    /// Checks the end of the lines; `lines` is one more than there were.
+    /// Checks the end of the lines; `lines` is one more than their number.
     fn finish(&mut self, lines: u64) -> Result<(), Refusal> {
         self.finish_commit()?;
         if self.ended || self.unchecked {

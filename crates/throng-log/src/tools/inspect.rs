@@ -1,4 +1,4 @@
-//! Looking at what a directory holds.
+//! Inspection of a directory.
 
 use super::walk::{HistoryPart, walk};
 use crate::{Options, header};
@@ -33,7 +33,7 @@ pub struct Inspection {
     pub contents: Contents,
 }
 
-/// Looks through a directory's history. Reads all of it, changes nothing.
+/// Inspects a directory's history. It reads all of it and changes nothing.
 ///
 /// # Errors
 /// [`Error::Backend`]: there is no log. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system.

@@ -8,12 +8,12 @@
 //! {"commit":2,"at_micros":1700000000000001,"sum":"…"}
 //! {"end":{"writers":1,"commits":2,"records":1},"sum":"…"}
 //! ```
-//! (The third line is broken here to fit.) Records of one commit follow one another; a commit without records has a line
-//! of its own. Where retention or an erasure has taken records from a commit, one `removed` record stands for them all. Its `seq` and
-//! `version`, which a commit without records has too, say by which commit they are
-//! [replaced](throng_journal::Record::replaced_by). A body that is JSON stands as it is; any other is in `base64`. The sum is the CRC32C, in eight hexadecimal
-//! digits, of all bytes before the comma in front of it, from the export's first byte on, without earlier sums and ends of
-//! lines: so it says of each line that it, and all before it, are what was exported.
+//! (The third line is broken here to fit.) Records of one commit are consecutive; a commit without records has a line of its own. If
+//! retention or an erasure has removed records from a commit, one `removed` record stands for all of them. Its `seq` and `version`, which a
+//! commit without records also has, encode the commit that [replaces](throng_journal::Record::replaced_by) them. A body that is JSON is
+//! written as it is; any other in `base64`. The sum is the CRC32C, in eight hexadecimal digits, of all bytes before the comma in front of
+//! it, from the export's first byte on, without earlier sums and line ends. So it confirms that its line and all lines before it are
+//! unchanged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -24,7 +24,7 @@ pub(super) const EXPORT_VERSION: u32 = 2;
 /// The version without sums and without an end.
 pub(super) const EXPORT_VERSION_UNCHECKED: u32 = 1;
 
-/// The bytes before a sum and behind it.
+/// The bytes before and after a sum.
 const SUM: (&str, &str) = (",\"sum\":\"", "\"}");
 const SUM_DIGITS: usize = 8;
 
@@ -33,7 +33,7 @@ const SUM_DIGITS: usize = 8;
 pub(super) struct Sum(u32);
 
 impl Sum {
-    /// Gives a line of JSON its sum.
+    /// Adds the sum to a line of JSON.
     pub(super) fn seal(&mut self, line: &mut Vec<u8>) {
         line.pop();
         self.0 = crc32c::crc32c_append(self.0, line);
@@ -56,11 +56,11 @@ impl Sum {
     }
 }
 
-/// Any line: what it is shows in the fields it has.
+/// Any line. Its fields determine what it is.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ExportLine<'a> {
-    /// The first line: the version of the export's form.
+    /// On the first line: the version of the export's format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throng_export: Option<u32>,
     /// A writer's stream begins.
@@ -73,7 +73,7 @@ pub(super) struct ExportLine<'a> {
     pub commit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_micros: Option<i64>,
-    /// The number of commits right before it that this one stands for, because nothing is left of them.
+    /// The number of commits before it that this one stands for, because none of their records are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,10 +94,10 @@ pub(super) struct ExportLine<'a> {
     pub body: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base64: Option<Cow<'a, str>>,
-    /// The last line.
+    /// On the last line: the totals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
-    /// See [`Sum`]: it is checked before the line is read.
+    /// The [`Sum`], which is checked before the line is parsed.
     #[serde(skip_serializing)]
     pub sum: Option<Cow<'a, str>>,
 }
@@ -111,7 +111,7 @@ pub(super) struct End {
     pub records: u64,
 }
 
-/// The record kind a word of [`RecordKind::word`] stands for.
+/// Returns the record kind of a [`RecordKind::word`].
 pub(super) fn kind_of(word: &str) -> Option<RecordKind> {
     RecordKind::ALL.into_iter().find(|kind| kind.word() == word)
 }

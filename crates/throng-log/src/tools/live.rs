@@ -1,11 +1,11 @@
-//! Copying a log that another process is writing, and bringing the copy up to date again and again.
+//! Copying a log that another process is writing, and updating the copy repeatedly.
 //!
-//! Segments are copied in their order, each up to its last whole commit, so that the copy is a history of the log at any moment.
-//! The last one may have been cut by a crash of its engine since: what the copy has of it is compared before more is added.
+//! Segments are copied in order, each up to its last complete commit, so that the copy is a valid history at any moment. A crash of the
+//! log's engine may have cut the last one since. So the copy's part of it is compared before more is added.
 //!
-//! The copy keeps what it has, also once history is removed from the log. A segment from which history was removed before it was copied is
-//! a history only together with the later commits that [replace](throng_journal::Removal) what went. So it is staged beside the copy until
-//! these are there, too; then all of it is added at once.
+//! The copy keeps what it has, even if history is removed from the log. A segment from which history was removed before it was copied is
+//! valid only together with the later commits that [replace](throng_journal::Removal) what was removed. So it is staged beside the copy
+//! until these are there, too; then everything is added at once.
 
 use crate::{
     Options,
@@ -26,7 +26,7 @@ use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Position, Removal};
 
 /// Copied at once.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Looks for the commits that replace removed history, at most. They stand in the log before anything is removed: a second look finds
+/// The most searches for the commits that replace removed history. They are in the log before anything is removed, so a second search finds
 /// those that were written during the first.
 const ROUNDS_MAX: u32 = 16;
 
@@ -59,38 +59,38 @@ struct Reached {
     next: CommitNo,
 }
 
-/// The part of a segment beyond what the copy has of it.
+/// The part of a segment that the copy lacks.
 struct Rest {
-    /// A commit that stands in the copy for those that are gone right behind what it has.
+    /// A commit that stands in the copy for removed ones right after its end.
     bridge: Option<Commit>,
-    /// The file, and the offset from which bytes are copied to the same place.
+    /// The file, and the offset from which bytes are copied to the same offset.
     at: u64,
     from: u64,
     run: scan::Run,
     removal: Option<Removal>,
 }
 
-/// A copy of a log that may be in use, to be brought up to date with [`catch_up`](Self::catch_up). While this lives, nobody else uses
-/// the copy.
+/// A copy of a log that may be in use, to be updated with [`catch_up`](Self::catch_up). Until this is dropped, no other process can use the
+/// copy.
 pub struct LiveBackup {
     options: Options,
     from: PathBuf,
     to: PathBuf,
-    /// The copy holds only a part until it has caught up for the first time.
+    /// True until the copy has caught up for the first time.
     is_unfinished: bool,
     reached: Option<Reached>,
-    /// Segments that are staged, in order, and how far the copy has come without them.
+    /// The staged segments, in order, and the end of the copy without them.
     staged: Vec<u64>,
     placed: Option<Reached>,
     _lock: Lock,
 }
 
 impl LiveBackup {
-    /// Begins a copy in a directory that holds no log, or goes on with one that holds an earlier copy of the same log.
+    /// Begins a copy in a directory without a log, or continues an earlier copy of the same log.
     ///
     /// # Errors
-    /// [`Error::InUse`]: the target is in use. [`Error::Backend`]: there is no log to copy, or the target holds another history; the place
-    /// where they part is named. [`Error::Io`] of the file system.
+    /// [`Error::InUse`]: the target is in use. [`Error::Backend`]: there is no log to copy, or the target holds another history; with the
+    /// place where they differ. [`Error::Io`] of the file system.
     pub fn begin(options: &Options, from: &Path, to: &Path) -> Result<Self, Error> {
         let options = &options.to_read(from);
         let files = &*options.files;
@@ -124,7 +124,7 @@ impl LiveBackup {
     ///
     /// # Errors
     /// [`Error::Damaged`]: the log is damaged below the part that is still being written. [`Error::Io`] of the file system. The copy is
-    /// whole up to some commit all the same.
+    /// valid up to some commit nevertheless.
     pub fn catch_up(&mut self) -> Result<Added, Error> {
         let added = self.add();
         if added.is_err() && !self.staged.is_empty() {
@@ -154,7 +154,7 @@ impl LiveBackup {
         ))
     }
 
-    /// Copies every segment as far as it goes; the last commit that replaces history that was removed from what is copied.
+    /// Copies every segment as far as possible. Returns the last commit that replaces history removed from what is copied.
     fn add_segments(&mut self, added: &mut Added) -> Result<Option<Position>, Error> {
         let mut replaced_by = None;
         let begun = self.begun(&self.from)?;
@@ -166,7 +166,7 @@ impl LiveBackup {
             let next = begun.get(index + 1);
             let mut rest = self.rest(segment)?;
             if let Some(next) = next {
-                // What is finished may have been written anew since a part of it was copied.
+                // A finished segment may have been rewritten since a part of it was copied.
                 if self.gap(segment, next, &rest.run).is_err()
                     && let Some(bridged) = self.bridged(segment)?
                 {
@@ -181,7 +181,7 @@ impl LiveBackup {
         Ok(replaced_by)
     }
 
-    /// Has what was staged be a part of the copy, all at once.
+    /// Adds the staged segments to the copy, all at once.
     fn place_staged(&mut self) -> Result<(), Error> {
         let files = &*self.options.files;
         files
@@ -196,7 +196,7 @@ impl LiveBackup {
         Ok(())
     }
 
-    /// Removes what an earlier backup has staged and not added.
+    /// Deletes segments that an earlier backup has staged and not added.
     fn remove_staged(&self) -> Result<(), Error> {
         let names = self.options.files.list(&self.to).unwrap_or_default();
         let mut staged = names.iter().filter(|name| rewrite::is_leftover(name));
@@ -209,14 +209,14 @@ impl LiveBackup {
         self.options.files.remove(&path).map_err(removing)
     }
 
-    /// The segments of a directory that were begun, in order.
+    /// Returns the segments of a directory that have been begun, in order.
     fn begun(&self, dir: &Path) -> Result<Vec<Begun>, Error> {
         let files = &*self.options.files;
         let mut begun = Vec::new();
         for number in recovery::list(files, dir)? {
             match recovery::open_segment(files, dir, number)? {
                 Ok(segment) => begun.push(segment),
-                // Made ready, or being begun right now, or its header is lost.
+                // The segment is prepared, or just being begun, or its header is lost.
                 Err(fault @ (Fault::Empty | Fault::Unreadable(_))) => {
                     recovery::refuse_lost_header(files, dir, number, &fault)?;
                 }
@@ -248,7 +248,7 @@ impl LiveBackup {
                 None => return Err(self.parted(number)),
             }
         }
-        // From the last one on: what is left is a history each time.
+        // From the last one on, so that the rest is a valid history at each step.
         for number in dropped.into_iter().rev() {
             self.remove(&header::file_name(number))?;
         }
@@ -256,8 +256,8 @@ impl LiveBackup {
         self.look_at_last(have, same).map(Some)
     }
 
-    /// The log has left out a segment that the copy has: its engine ended before the first commit of it, or before it was synced. A
-    /// writer's first segment is synced before any commit.
+    /// True if the log has dropped a segment that the copy has: its engine ended before the segment's first commit, or before it was
+    /// synced. A writer's first segment is synced before any commit.
     fn was_dropped(&self, have: &Begun, source: &[Begun]) -> Result<bool, Error> {
         let Begun { file, header, .. } = have;
         let reading = Error::io(format!("reading {}", segment_path(&self.to, header.segment).display()));
@@ -269,7 +269,7 @@ impl LiveBackup {
         Ok(found.map_err(reading)? == scan::Stray::Nothing || source.iter().any(ends_before))
     }
 
-    /// The last segment of a copy goes on where it ends, or, if its end was cut off the log since, where that was cut.
+    /// Determines where the copy of a copy's last segment ends, or where it has to be cut because the log's was.
     fn look_at_last(&self, have: &Begun, same: &Begun) -> Result<Reached, Error> {
         let Header { segment, first, .. } = have.header;
         let reading = || Error::io(format!("reading {}", segment_path(&self.to, segment).display()));
@@ -310,7 +310,7 @@ impl LiveBackup {
         self.reached.filter(|reached| reached.segment == segment.header.segment)
     }
 
-    /// The part of a segment beyond what the copy has of it.
+    /// Returns the part of a segment that the copy lacks.
     fn rest(&self, segment: &Begun) -> Result<Rest, Error> {
         let reached = self.reached_in(segment);
         let (at, next) = reached.map_or((DATA_AT, segment.header.first), |reached| (reached.end, reached.next));
@@ -347,8 +347,8 @@ impl LiveBackup {
         })
     }
 
-    /// Works like [`rest`](Self::rest), where one commit stands for the last ones that the copy has and for those behind them: in the copy another
-    /// one stands for the latter alone. `None`: there is no such commit.
+    /// Works like [`rest`](Self::rest), for a commit that stands both for the last ones in the copy and for later ones. In the copy, a new
+    /// commit stands for the later ones alone. `None`: there is no such commit.
     fn bridged(&self, segment: &Begun) -> Result<Option<Rest>, Error> {
         let Some(Reached { end, next, .. }) = self.reached_in(segment) else {
             return Ok(None);
@@ -373,7 +373,7 @@ impl LiveBackup {
         let before = u32::try_from(last.0 - next.0).unwrap_or(u32::MAX);
         let replaced_by = commit.removal().and_then(|removal| removal.replaced_by);
         let mut bridge = commit.emptied(before, replaced_by);
-        // At the end of a segment it has no room of those it stands for, and nothing follows.
+        // At the end of a segment it is not as long as those it stands for, and nothing follows.
         let room = usize::try_from(after.saturating_sub(end)).unwrap_or(0);
         bridge.pad(room.saturating_sub(bridge.bytes().len()));
         bridge.seal(&seed(number, end));
@@ -382,7 +382,7 @@ impl LiveBackup {
             .map(Some)
     }
 
-    /// Adds the rest of a segment to the copy, or to what is staged.
+    /// Adds the rest of a segment to the copy, or to the staged part.
     fn copy(&mut self, segment: &Begun, rest: &Rest, added: &mut Added) -> Result<(), Error> {
         let (number, files) = (segment.header.segment, &*self.options.files);
         let is_begun = self.staged.contains(&number);
@@ -405,7 +405,7 @@ impl LiveBackup {
                 copy_range(&*have, &*target, (DATA_AT, reached.end)).map_err(doing())?;
             }
         }
-        // Also when there is nothing to add: it says later that its writer was opened.
+        // Written even if there is nothing to add: it may say later that its writer was opened.
         target.write_at(&segment.header.encode(), 0).map_err(doing())?;
         if let Some(bridge) = &rest.bridge {
             target.write_at(bridge.bytes(), rest.at).map_err(doing())?;
@@ -421,14 +421,14 @@ impl LiveBackup {
         Ok(())
     }
 
-    /// A segment that another one follows is complete.
+    /// Checks that a segment followed by another one is complete.
     fn gap(&self, segment: &Begun, next: &Begun, run: &scan::Run) -> Result<(), Error> {
         let header = &segment.header;
         let due = match next.header.writer == header.writer {
             true => next.header.first,
             false => match next.header.previous {
                 Some(previous) if previous.writer == header.writer => previous.commit.next(),
-                // Left out by those after it.
+                // The later ones do not include it.
                 _ => return Ok(()),
             },
         };
@@ -464,7 +464,7 @@ fn follow(segment: &Begun, visit: &mut dyn FnMut(&Commit)) -> std::io::Result<sc
     scan::follow_each(&mut window, header.segment, header.writer, header.first, DATA_AT, visit)
 }
 
-/// The header of the commit that begins there, as far as there is one.
+/// Reads the header of the commit at this offset, as far as there is one.
 fn head_at(segment: &Begun, at: u64) -> std::io::Result<Vec<u8>> {
     let mut head = vec![0; HEADER_BYTES];
     let read = segment.file.read_at(&mut head, at)?;

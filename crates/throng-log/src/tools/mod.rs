@@ -1,10 +1,10 @@
 //! Offline tools for a data directory: what `throng journal …` runs. Each is a function from options to a result that
 //! can be printed and serialised.
 //!
-//! [`inspect`], [`verify`] and [`export`] only read, and also work beside a running engine (they then see what has been
-//! written so far) and on read-only media. [`import`] and [`compact`] take the directory's lock. [`backup`] copies a directory nobody uses,
-//! [`backup_live`] a log that is open in this process, [`LiveBackup`] one that another process writes. [`restore`] begins a directory
-//! with a history up to some moment.
+//! [`inspect`], [`verify`] and [`export`] only read. They also work beside a running engine, where they see what has been written so far,
+//! and on read-only media. [`import`] and [`compact`] take the directory's lock. [`backup`] copies an unused directory, [`backup_live`] a
+//! log that is open in this process, [`LiveBackup`] one that another process writes. [`restore`] begins a directory with a history up to
+//! some moment.
 
 mod backup;
 mod commits;
@@ -37,17 +37,17 @@ use crate::{
 use std::path::Path;
 use throng_journal::Error;
 
-/// Takes a directory for as long as the guard lives, so that nobody writes to it.
+/// Locks a directory until the guard is dropped, so that no other process writes to it.
 ///
 /// # Errors
-/// [`Error::InUse`]; there is no log in it; the file system's.
+/// [`Error::InUse`]; [`Error::Backend`]: there is no log in it; [`Error::Io`] of the file system.
 pub fn hold(options: &crate::Options, dir: &Path) -> Result<Lock, Error> {
     let options = options.to_read(dir);
     require_log(&options, dir)?;
     directory::lock(&options, dir)
 }
 
-/// The directory holds a log; else a sentence that says so.
+/// Returns the numbers of a directory's segments; an error if it holds no log.
 fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> {
     refuse_unfinished(&*options.files, dir)?;
     settle_unused(options, dir)?;

@@ -17,20 +17,20 @@ pub enum Until {
     /// All of it.
     #[default]
     End,
-    /// Up to this commit, which is the last one then.
+    /// Up to and including this commit.
     Commit(Position),
-    /// The last commit before the first one that was made after this time, in microseconds since 1970-01-01 UTC.
+    /// Up to the last commit before the first one made after this time, in microseconds since 1970-01-01 UTC.
     Micros(i64),
 }
 
-/// Writes a directory's history, up to a moment, into one that holds no log: the same writers, commits, times, entities, sequence
-/// numbers and bodies. The store is rebuilt from it at the first start. Segments that stand in the `archive` are read there, as they were
-/// before history was removed from them.
+/// Writes a directory's history, up to a moment, into a directory without a log: the same writers, commits, times, entities, sequence
+/// numbers and bodies. The store is rebuilt at the first start. Segments in the `archive` are read there, in their state before history was
+/// removed from them.
 ///
 /// # Errors
-/// [`Error::NoCommit`]: there is no such commit. [`Error::Damaged`]: there is damage before it. [`Error::Backend`]: history was removed
-/// that only a later commit replaces. [`Error::Io`] of the file system. The target is refused as a journal then, until a restore into it
-/// ends.
+/// [`Error::NoCommit`]: there is no such commit. [`Error::Damaged`]: there is damage before it. [`Error::Backend`]: only a later commit
+/// replaces history that was removed. [`Error::Io`] of the file system. The target is then refused as a journal, until a restore into it
+/// succeeds.
 pub fn restore(
     options: &Options,
     (from, archive): (&Path, Option<&Path>),
@@ -82,9 +82,9 @@ struct Restoring<'a> {
     until: Until,
     open: CommitBuilder,
     begun: Option<WriterId>,
-    /// The last commit that was restored.
+    /// The last restored commit.
     last: Position,
-    /// The moment is reached: nothing after it counts.
+    /// True once the moment is reached: nothing after it counts.
     is_done: bool,
     removed: Removed,
     restored: Imported,
@@ -104,7 +104,7 @@ impl Restoring<'_> {
         let stamp = commit.stamp();
         let was_done = self.is_done;
         self.is_done |= matches!(self.until, Until::Micros(micros) if stamp.at_micros > micros);
-        // The time of one that stands for several is the last one's: earlier ones of them belong to what is restored.
+        // A commit that stands for several has the time of the last one. Earlier ones may belong to the restored part.
         let is_in_part = !was_done && commit.first() < stamp.number;
         self.removed.look_at(commit, !self.is_done || is_in_part);
         if self.is_done {
@@ -143,20 +143,20 @@ impl Restoring<'_> {
     }
 }
 
-/// The history that was removed, and the commits that replace it.
+/// The removed history, and the commits that replace it.
 #[derive(Default)]
 struct Removed {
-    /// The records that were taken from the part that is restored.
+    /// The records removed from the restored part.
     restored: Removal,
-    /// The first commit of that part from which something was taken.
+    /// The first commit of that part from which records were removed.
     first: Option<Position>,
-    /// A program that notes no replacing commits has removed its part before the first commit that is noted, or else before the last
-    /// record that counts a shard's messages: each pass writes some.
+    /// The first commit with a noted replacement. Programs that note none have removed their part before it or, without one, before the
+    /// last record with a shard's message numbers: each pass writes some.
     first_noted: Option<Position>,
     last_counted: Option<Position>,
     /// The last commit of all.
     end: Position,
-    /// When the commit was made that replaces what is noted, microseconds since 1970-01-01 UTC.
+    /// The time of the noted replacing commit, microseconds since 1970-01-01 UTC.
     replaced_micros: Option<i64>,
 }
 
@@ -180,7 +180,7 @@ impl Removed {
         }
     }
 
-    /// The part that is restored, up to a commit, has all that replaces what was taken from it.
+    /// Refuses a restored part, up to a commit, that lacks what replaces its removed records.
     fn refuse_incomplete(&self, from: &Path, last: Position) -> Result<(), Error> {
         let Removal {
             replaced_by,

@@ -12,8 +12,8 @@ use throng_journal::{
     tools::{Finding, Verification},
 };
 
-/// Checks every header, every commit's checksum and padding, that commits follow one another without a gap, and that
-/// each entity's events do; the store too, where no engine is using the directory. Holds one entry an entity in memory.
+/// Checks every header, every commit's checksum and padding, that commits are consecutive, and that each entity's events are; also the
+/// store, if no engine is using the directory. Keeps one entry for each entity in memory.
 ///
 /// # Errors
 /// [`Error::Backend`]: there is no log. [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system. Damage is a finding, not
@@ -59,7 +59,7 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
             place: dir.display().to_string(),
             why: format!("history was removed that commit {by} replaces, and the log ends at commit {end}"),
         };
-        // Whoever writes to it may have removed something since its segments were listed.
+        // A running service may have removed some since the segments were listed.
         match directory::lock(options, dir) {
             Ok(_) => found.damages.push(finding),
             Err(_) => found.notes.push(finding),

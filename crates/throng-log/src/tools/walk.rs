@@ -1,4 +1,4 @@
-//! Reading all of a directory's history, and going on behind what cannot be read.
+//! Reading all of a directory's history, continuing after what cannot be read.
 
 use crate::{
     Options,
@@ -24,13 +24,13 @@ pub(super) enum HistoryPart<'a> {
     },
     /// A whole commit.
     Commit { commit: &'a Commit },
-    /// Bytes that were synced once are not what was written.
+    /// Bytes that were synced have changed.
     Damage {
         position: Position,
         place: String,
         why: String,
     },
-    /// Worth knowing, and no loss: an unfinished end, one of two headers, an unused file.
+    /// A note that is no loss: an unfinished end, one of two headers, an unused file.
     Note { place: String, why: String },
 }
 
@@ -38,14 +38,14 @@ struct Piece {
     header: Header,
     file: Arc<dyn File>,
     path: PathBuf,
-    /// The last commit of it that counts; `None`: as far as it can be read.
+    /// Its last commit that counts; `None`: as far as it can be read.
     last: Option<CommitNo>,
 }
 
-/// Reads everything.
+/// Reads the whole history.
 ///
 /// # Errors
-/// [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system, and the visitor's errors. Damage is shown, not an error.
+/// [`Error::OtherVersion`]: another format. [`Error::Io`] of the file system, or the visitor's error. Damage is passed to the visitor.
 pub(super) fn walk(
     options: &Options,
     dir: &Path,
@@ -54,7 +54,7 @@ pub(super) fn walk(
     walk_archived(options, dir, None, visit)
 }
 
-/// Works like [`walk`]. Segments that stand in an archive are read there, as they were before history was removed from them.
+/// Works like [`walk`], but reads segments that are in an archive there, in their state before history was removed from them.
 pub(super) fn walk_archived(
     options: &Options,
     dir: &Path,
@@ -126,7 +126,7 @@ fn pieces(
     for number in super::require_log(options, dir)? {
         let place = segment_path(dir, number).display().to_string();
         let opened = match recovery::open_segment(&*options.files, dir, number) {
-            // Whoever writes meanwhile gives files made ready another number; what holds history stays.
+            // A running service renames prepared files; files with history stay.
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
             opened => opened?,
         };
@@ -180,7 +180,7 @@ fn pieces(
     }
     for Finding { place, why, .. } in strange {
         visit(match pieces.is_empty() {
-            // Nothing else is there: it is no end that was cut off.
+            // There is nothing else, so this is no unfinished end.
             true => HistoryPart::Damage {
                 position: Position::default(),
                 place,
@@ -195,7 +195,7 @@ fn pieces(
     Ok(pieces)
 }
 
-/// A new writer's header says where the one before ends; what stands between does not count.
+/// Ends the pieces of the writer before, as the new writer's header says. Later commits of it do not count.
 fn end_before(pieces: &mut Vec<Piece>, header: &Header) {
     let Some(previous) = header.previous else { return };
     while pieces
@@ -210,7 +210,7 @@ fn end_before(pieces: &mut Vec<Piece>, header: &Header) {
     }
 }
 
-/// Returns a file that was begun, and is no segment.
+/// Returns a finding for a file that was begun but is no segment.
 fn lost_header(
     options: &Options,
     dir: &Path,
@@ -251,7 +251,7 @@ fn lost_header(
     Ok(None)
 }
 
-/// Shows the commits of one segment; returns the number that is due after it.
+/// Passes the commits of one segment to the visitor; returns the number that is due after it.
 fn walk_piece(piece: &Piece, visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>) -> Result<CommitNo, Error> {
     let path = &piece.path;
     let reading = || format!("reading {}", path.display());

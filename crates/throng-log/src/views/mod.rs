@@ -1,9 +1,8 @@
 //! Read models in a database file of their own beside the log, `views.redb`.
 //!
-//! Reads are answered at once, from the last batch applied. Batches are worked off by a thread of the views' own. Everything
-//! in the file can be rebuilt from the log, so batches are atomic but not synced one by one: they become durable together,
-//! every [`SYNC_EVERY`] or [`SYNC_BYTES`] and when the views are closed. After a crash the file holds an earlier batch whole,
-//! and the projection goes on from there.
+//! Reads are answered at once, from the last batch applied. The views' own thread applies batches. Everything in the file can be rebuilt
+//! from the log, so batches are atomic but not synced one by one: they become durable together, every [`SYNC_EVERY`] or [`SYNC_BYTES`] and
+//! when the views are closed. After a crash the file holds an earlier batch completely, and the projection continues from there.
 
 mod tables;
 
@@ -26,9 +25,9 @@ use throng_journal::{Applied, Error, Later, ViewBatch, ViewOffset, ViewRange, Vi
 
 /// The file with the read models.
 pub(crate) const VIEWS_NAME: &str = "views.redb";
-/// Batches of so long become durable together.
+/// The time after which batches are synced.
 pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(2);
-/// Or of so many bytes.
+/// The number of bytes after which batches are synced.
 pub(crate) const SYNC_BYTES: usize = 16 << 20;
 /// The time between two attempts to open a file that failed.
 const REOPEN_EVERY: Duration = Duration::from_millis(100);
@@ -43,16 +42,16 @@ pub struct EmbeddedViews {
 
 struct Inner {
     path: PathBuf,
-    /// Written by the thread that opens it again after it failed; `None` only if that failed too.
+    /// Written by the thread that opens it again after a failure; `None` only if that failed, too.
     database: RwLock<Option<redb::Database>>,
-    /// The database failed, and answers nothing more until it is opened again. A call that meets an I/O error sets it;
+    /// True if the database failed and does not answer until it is opened again. A call that meets an I/O error sets it;
     /// [`reopen`](Self::reopen) clears it, under the write lock of `database`.
     has_failed: AtomicBool,
-    /// When it was last tried to open it again.
+    /// The time of the last attempt to open it again.
     tried: Mutex<Option<Instant>>,
     /// The batches that are applied and not synced.
     unsynced: Mutex<Unsynced>,
-    /// The directory stays locked as long as the views are used. The last to go: a database that is closed writes.
+    /// Keeps the directory locked as long as the views are used. Dropped last, because closing a database writes to it.
     log: Arc<Log>,
 }
 
@@ -70,11 +69,11 @@ impl std::fmt::Debug for EmbeddedViews {
 }
 
 impl EmbeddedViews {
-    /// Opens the read models beside a log. A file that is damaged or of another version is begun anew with a warning: the
-    /// projections then rebuild it from the journal.
+    /// Opens the read models of a log. A file that is damaged or of another version is begun anew with a warning; the projections then
+    /// rebuild it from the journal.
     ///
     /// # Errors
-    /// The file system's.
+    /// [`Error::Io`] of the file system.
     pub fn open(log: Arc<Log>) -> Result<Self, Error> {
         let path = log.dir().join(VIEWS_NAME);
         let database = open_or_begin_anew(&log, &path)?;
@@ -90,10 +89,10 @@ impl EmbeddedViews {
         Ok(Self { inner, worker })
     }
 
-    /// Makes all that was applied durable now.
+    /// Makes all applied batches durable now.
     ///
     /// # Errors
-    /// The file system's.
+    /// [`Error::Io`] of the file system.
     pub fn sync(&self) -> Result<(), Error> {
         self.inner.sync()
     }
@@ -117,7 +116,7 @@ impl Drop for EmbeddedViews {
     }
 }
 
-/// Runs a call on the database: bytes that it refuses are an error of this call, not the engine's end.
+/// Runs a call on the database. Bytes that it refuses are an error of this call, not the engine's end.
 fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     guarded_in("the file of the read models", doing, work)
 }
@@ -146,7 +145,7 @@ fn open(log: &Log, path: &Path) -> Result<redb::Database, Error> {
         tables::prepare(&database)?;
         Ok(database)
     })?;
-    // A file that was just made has to be found again after a power loss.
+    // A new file has to be found again after a power loss.
     files
         .sync_dir(log.dir())
         .map_err(Error::io(format!("syncing {}", log.dir().display())))?;
@@ -158,7 +157,7 @@ impl Inner {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the database. It is opened again first if it failed before, so that nobody has to.
+    /// Runs work on the database, after opening it again if it failed before.
     fn with<T>(&self, doing: &'static str, work: impl FnOnce(&redb::Database) -> Result<T, Error>) -> Result<T, Error> {
         if self.has_failed.load(Ordering::Acquire) {
             self.reopen()?;
@@ -174,8 +173,7 @@ impl Inner {
         done
     }
 
-    /// Opens the failed database again. Batches that were not synced are gone with it: projections find an earlier offset, and go on from
-    /// there.
+    /// Opens the failed database again. Batches that were not synced are lost; projections find an earlier offset, and continue from there.
     fn reopen(&self) -> Result<(), Error> {
         let mut slot = self.database.write().unwrap_or_else(PoisonError::into_inner);
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,7 +228,7 @@ impl Inner {
                     None => None,
                 };
                 if found != batch.expected {
-                    // Dropped without a commit, the transaction leaves nothing.
+                    // Dropping the transaction without a commit undoes it.
                     return Ok(Applied::Moved(found));
                 }
                 offsets

@@ -8,10 +8,10 @@ use throng_journal::{CommitNo, Error, Position, ViewOffset, WriterId};
 pub(super) const OFFSETS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("offsets");
 /// The format of the file, in a single row: `version` → [`VERSION`].
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// The version of these tables; a file of another one is begun anew.
+/// The version of these tables. A file with another version is begun anew.
 const VERSION: u64 = 1;
 
-/// The table with a view's rows: a table of its own, so that clearing it does not visit its rows.
+/// Returns the name of the table with a view's rows. Each view has its own, so that clearing it does not visit its rows.
 pub(super) fn rows_name(view: &str) -> String {
     format!("rows/{view}")
 }
@@ -20,7 +20,7 @@ pub(super) fn rows(name: &str) -> TableDefinition<'_, &'static [u8], &'static [u
     TableDefinition::new(name)
 }
 
-/// Creates the tables where they are missing; refuses those of another version.
+/// Creates missing tables; refuses those of another version.
 pub(super) fn prepare(database: &redb::Database) -> Result<(), Error> {
     let doing = "creating the tables of the read models";
     let mut transaction = database.begin_write().map_err(failed(doing))?;

@@ -1,4 +1,4 @@
-//! The steps that changes are made of, each within a transaction of whoever takes it.
+//! The steps of changes, each within the caller's transaction.
 
 use crate::{
     columns::{numbers, set_of, shard},
@@ -11,8 +11,8 @@ use tokio_postgres::{Client, Row, Transaction};
 
 /// A node that may own shards and open streams.
 pub(super) const LIVING: &str = "state IN ('serving', 'draining')";
-/// The characters of a schema's name that its channel keeps: the server takes names of 63 bytes. A listener that hears of another schema
-/// looks in vain.
+/// The characters of a schema's name that its channel has: the server accepts names of 63 bytes. A listener that is woken for another
+/// schema looks in vain.
 pub(super) const CHANNEL_CHARS: usize = 56;
 
 pub(super) type Sql<T> = Result<T, tokio_postgres::Error>;
@@ -20,9 +20,9 @@ pub(super) type Sql<T> = Result<T, tokio_postgres::Error>;
 /// The outcome of a change: an answer, or a refusal, which is no failure of the database.
 pub(crate) type Change<T> = Result<T, Error>;
 
-/// The name of a node that lives; its row is kept from ending.
+/// Returns the name of a living node, and locks its row so that it cannot end.
 ///
-/// With the session it has joined by, as another process may be given its number by a database that was rolled back.
+/// The session by which it joined has to match, because a database that was rolled back may give its number to another process.
 pub(crate) async fn living(transaction: &Transaction<'_>, (node, session): (NodeId, &str)) -> Sql<Option<String>> {
     let statement = format!("SELECT name FROM nodes WHERE node = $1 AND session = $2 AND {LIVING} FOR SHARE");
     let number = node.0.cast_signed();
@@ -32,7 +32,7 @@ pub(crate) async fn living(transaction: &Transaction<'_>, (node, session): (Node
     Ok(row.map(|row| row.get(0)))
 }
 
-/// Keeps the owners of shards from changing, in the order of the shards; says why a node is not the owner of all of them.
+/// Locks the owners of shards, in the order of the shards. The error says why a node is not the owner of all of them.
 pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &ShardSet) -> Sql<Change<()>> {
     let wanted = numbers(shards);
     let rows = transaction
@@ -50,7 +50,7 @@ pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &S
     })
 }
 
-/// Says so if a stream that has not ended may hold records of these.
+/// Refuses if a stream that has not ended may hold records of these shards.
 pub(crate) async fn refuse_open(transaction: &Transaction<'_>, shards: &ShardSet) -> Sql<Change<()>> {
     let rows = transaction
         .query_typed("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
@@ -68,7 +68,7 @@ pub(crate) async fn refuse_open(transaction: &Transaction<'_>, shards: &ShardSet
     })
 }
 
-/// The sessions of the nodes that live.
+/// Returns the sessions of the living nodes.
 pub(crate) async fn sessions(client: &Client) -> Sql<BTreeSet<String>> {
     let rows = client
         .query(&format!("SELECT session FROM nodes WHERE {LIVING}"), &[])
@@ -76,9 +76,9 @@ pub(crate) async fn sessions(client: &Client) -> Sql<BTreeSet<String>> {
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Ends all nodes whose connections are gone, and their streams; the name of one whose connections are not.
+/// Ends all nodes whose connections are gone, and their streams. The error is the name of one that is still connected.
 pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), String>> {
-    // Not locked before: one that lives may wait for a row that this transaction holds.
+    // Not locked before: a living one may wait for a row that this transaction holds.
     let statement = format!("SELECT node, name, {IS_GONE} FROM nodes n WHERE {LIVING} ORDER BY node");
     let rows = transaction.query(&statement, &[]).await?;
     if let Some(row) = rows.iter().find(|row| !row.get::<_, bool>(2)) {
@@ -87,11 +87,11 @@ pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), Str
     for row in &rows {
         end(transaction, row.get(0), "dead").await?;
     }
-    // Streams of nodes that left or died before have ended with them.
+    // Streams of nodes that left or died earlier have ended with them.
     Ok(Ok(()))
 }
 
-/// True if none of the node's connections is there.
+/// True for a node without any connection.
 pub(super) const IS_GONE: &str = "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = n.session)";
 
 /// A node ends, and all its streams with it.
@@ -112,8 +112,8 @@ pub(super) async fn end(transaction: &Transaction<'_>, node: i64, state: &str) -
     Ok(is_ended)
 }
 
-/// Notes where sealed streams end, and that their leases are not renewed any more. A statement of its own, so that it sees
-/// what the seal has waited for.
+/// Records the ends of sealed streams, and that their leases are no longer renewed. A separate statement, so that it sees what the seal has
+/// waited for.
 pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
     if writers.is_empty() {
         return Ok(());
@@ -135,7 +135,7 @@ pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Res
     .map(drop)
 }
 
-/// Raises the version, and tells those who listen once the transaction is done.
+/// Raises the version, and signals listeners once the transaction is committed.
 pub(super) async fn tell(transaction: &Transaction<'_>) -> Sql<()> {
     transaction
         .batch_execute(&format!(

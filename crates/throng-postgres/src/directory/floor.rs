@@ -12,9 +12,9 @@ pub(crate) fn of(row: &Row, first: usize) -> Floor {
     }
 }
 
-/// Raises it to the least that the nodes that live have.
+/// Raises the floor to the least that all living nodes have.
 pub(super) async fn raise(transaction: &Transaction<'_>) -> Sql<Change<(Floor, Floor)>> {
-    // First, and by itself: from here on nobody joins, and the next statement sees all who have.
+    // A separate first statement: from here on no node joins, and the next statement sees all that have.
     let before = transaction
         .query_one("SELECT features, app FROM cluster FOR UPDATE", &[])
         .await?;

@@ -8,7 +8,7 @@ use crate::columns::numbers;
 use deadpool_postgres::Transaction;
 use throng_journal::{Error, ShardSet, features::ERASES};
 
-/// Pins in a single statement, which changes all or nothing: the reason for a refusal is looked for afterwards.
+/// Pins in a single statement, which changes all or nothing. The reason for a refusal is determined afterwards.
 pub(super) async fn pin(transaction: &Transaction<'_>, shards: &ShardSet, to: Option<&str>) -> Sql<Change<()>> {
     let wanted = numbers(shards);
     let Some(name) = to else {

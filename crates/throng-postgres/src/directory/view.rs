@@ -21,7 +21,7 @@ fn state_of(word: &str) -> NodeState {
 
 /// Reads the view in a single statement, so that all of it was true at one time.
 pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
-    // What there is once stands in the first row alone.
+    // Single values are in the first row only.
     let once = |what: &str| format!("CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN (SELECT {what}) END");
     let statement = format!(
         "SELECT c.version, c.id::text, {owners}, n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE}, \
@@ -33,7 +33,7 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
         pinned = once("array_agg(p.shard ORDER BY p.shard) FROM pins p"),
         pinned_to = once("array_agg(p.name ORDER BY p.shard) FROM pins p"),
     );
-    // It takes the server longer to plan than to execute.
+    // Prepared, because planning it takes the server longer than executing it.
     let statement = transaction.prepare_cached(&statement).await?;
     let rows = transaction.query(&statement, &[]).await?;
     let mut view = View::default();

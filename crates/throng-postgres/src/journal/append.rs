@@ -26,15 +26,15 @@ use tokio_postgres::{Client, Statement, error::SqlState, types::ToSql};
 /// Appends that may wait: more than any depth.
 const WAITING_MAX: usize = 64;
 
-/// A commit that the server has no room for is tried again so often, for so long.
+/// The interval and total time of repeated attempts for a commit that the server has no room for.
 const ROOM_LOOK: Duration = Duration::from_millis(250);
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
-/// A statement that alone is not answered is taken to hang after so long.
+/// The time after which a single unanswered statement counts as hanging.
 const STATEMENT_MAX: Duration = Duration::from_secs(30);
 
-/// Lands if the writer is this engine's and not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
-/// there.
+/// Lands if the writer is this engine's and not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and the preceding commit
+/// is there.
 //= promise 7: a sealed writer cannot commit
 const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND session = $5 AND sealed_at IS NULL FOR SHARE) \
     INSERT INTO commits (writer, number, shards, body) SELECT $1, $2::bigint, $3, $4 FROM open \
@@ -43,7 +43,7 @@ const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND se
 /// The task that owns the connection.
 pub(super) struct Appender {
     jobs: mpsc::Sender<Job>,
-    /// A commit waits until the server has room for it. An append that finds no room sets it; the end of an append clears it.
+    /// True while a commit waits until the server has room for it. An append that finds no room sets it; the end of an append clears it.
     is_full: Arc<AtomicBool>,
 }
 
@@ -71,7 +71,7 @@ struct Landing {
 }
 
 impl Appender {
-    /// `heard`: when the server last answered a write of another connection, on the clock of [`boot_micros`].
+    /// Starts the task. `heard` is the time of the server's last answer to a write on another connection, by the clock of [`boot_micros`].
     pub(super) fn start(threads: &Threads, database: Arc<Database>, heard: Arc<AtomicU64>) -> Self {
         let (jobs, waiting) = mpsc::channel(WAITING_MAX);
         let is_full = Arc::new(AtomicBool::new(false));
@@ -121,7 +121,7 @@ async fn work(
             biased;
             Some(landing) = flights.next(), if !flights.is_empty() => {
                 if landing.result.is_err() {
-                    // The next writer gets a connection that knows nothing of this.
+                    // The next writer gets a fresh connection.
                     connected = None;
                 }
                 land(landing);
@@ -142,7 +142,7 @@ async fn work(
         let Some(connected) = &connected else { continue };
         match job {
             Job::Connect { tell } => {
-                // Who asked may have gone.
+                // The asker may have gone.
                 let _ = tell.send(Ok(()));
             }
             Job::Append { commit, tell } => {
@@ -153,7 +153,7 @@ async fn work(
                     is_full: Arc::clone(&is_full),
                 };
                 let mut flight: Flight = Box::pin(appending.fly(commit, tell));
-                // The first poll sends it: so they go out in the order they came in.
+                // The first poll sends it, so they are sent in order.
                 match poll_fn(|context| Poll::Ready(flight.as_mut().poll(context))).await {
                     Poll::Ready(landing) => land(landing),
                     Poll::Pending => flights.push_back(flight),
@@ -174,7 +174,7 @@ fn refuse(job: Job, error: Error) {
 }
 
 fn land(landing: Landing) {
-    // An engine that does not wait any more reads what landed after the seal.
+    // An engine that no longer waits reads what has landed after the seal.
     let _ = landing.tell.send(Appended {
         result: landing.result,
         buffer: landing.commit.into_buffer(),
@@ -198,10 +198,10 @@ struct Appending {
     is_full: Arc<AtomicBool>,
 }
 
-/// The outcome of one try.
+/// The outcome of one attempt.
 enum Tried {
     Done(Result<(), AppendError>),
-    /// The commit has not landed: the server has no room for it, or its predecessor waits for that.
+    /// The commit has not landed: the server has no room for it, or its predecessor is waiting for room.
     NoRoom(Error),
 }
 
@@ -216,8 +216,8 @@ impl Appending {
         Landing { commit, tell, result }
     }
 
-    /// A server that has no room rolls the statement back, so the same commit may be tried again: what is asked for meanwhile is refused
-    /// by [`has_room`](Appender::has_room), and reads go on. After a while the writer ends as after any other failure.
+    /// Appends a commit. A server without room rolls the statement back, so the same commit may be tried again. Meanwhile new commands are
+    /// refused by [`has_room`](Appender::has_room), and reads go on. After a while the writer ends as after any other failure.
     async fn append(&self, commit: &Commit) -> Result<(), AppendError> {
         let begun = Instant::now();
         let result = loop {
@@ -232,15 +232,15 @@ impl Appending {
                 Tried::Done(result) => break result,
             }
         };
-        // Whether there is room for the next commit is seen when it is tried.
+        // The next append shows whether there is room.
         if self.is_full.swap(false, Ordering::AcqRel) && result.is_ok() {
             tracing::info!("the database has room again");
         }
         result
     }
 
-    /// Waits for a statement. Where the server answers no writes at all it waits with all others, until connections are cut; `None`: it is only
-    /// this one that is not answered.
+    /// Waits for a statement. If the server answers no writes at all, it waits with all others until the connections are cut; `None`: only
+    /// this one is not answered.
     async fn in_time<T>(&self, statement: impl Future<Output = T>) -> Option<T> {
         let mut statement = std::pin::pin!(statement);
         loop {
@@ -290,7 +290,7 @@ impl Appending {
     }
 }
 
-/// A writer nobody has opened counts as sealed.
+/// True if a writer is sealed, or was never opened.
 async fn is_sealed(database: &Database, client: &Client, writer: WriterId) -> Result<bool, Error> {
     let row = client
         .query_opt(

@@ -1,7 +1,7 @@
-//! Looks again and again whether the server is there, holds what it has acknowledged, and lets this engine answer.
+//! Checks regularly whether the server answers, holds what it has acknowledged, and lets this engine answer.
 //!
-//! A server that hangs keeps its connections and answers nothing, for ever. So whoever waits for it waits for this task, which has a limit: it
-//! cuts all connections then, and each host of the URL is tried anew.
+//! A hanging server keeps its connections and answers nothing, for ever. Only this task has a time limit for it. At that limit it cuts all
+//! connections, which ends all waits, and each host of the URL is tried again.
 
 use super::{lease::boot_micros, shared::Shared};
 use crate::rollback;
@@ -18,18 +18,18 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 const DOING: &str = "holding the lease of a writer";
-/// The time between two looks where there is no lease to be renewed.
+/// The interval of checks without a lease to be renewed.
 const LOOK_WITHOUT_LEASE: Duration = Duration::from_secs(1);
-/// A lease is renewed so many times in its length.
+/// The number of renewals within a lease.
 const RENEWALS: u32 = 5;
-/// A look takes at least so long before the server is taken to be silent.
+/// The least time after which a check without answer means that the server is silent.
 const SILENCE_LEAST: Duration = Duration::from_secs(2);
-/// The silence that is too long where there is no lease.
+/// The longest permitted silence without a lease.
 const SILENCE_WITHOUT_LEASE: Duration = Duration::from_secs(5);
-/// The same server, as long as it runs. A standby that is promoted goes on running, on another timeline.
+/// Identifies a running server. A promoted standby keeps running, but on another timeline.
 const SERVER: &str = "SELECT pg_postmaster_start_time()::text";
 
-/// A connection, and the server it goes to.
+/// A connection, and the server it leads to.
 pub(super) struct Session {
     client: Client,
     server: String,
@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// Syncs its writes: a lease that a server forgets when it crashes would be over too early.
+    /// Returns a session that syncs its writes: a lease that a server forgets in a crash would end too early.
     async fn session(&self) -> Result<Session, Error> {
         let client = self.database.connect(DOING, Durability::Fsync).await?;
         let limit = self.database.dialer.limit();
@@ -72,7 +72,7 @@ impl Shared {
         })
     }
 
-    /// The pause between two looks. A commit waits for a server that is there, also while its synchronous standby is away.
+    /// Checks once, then pauses. Commits wait for a server that answers, even while its synchronous standby is away.
     async fn look(self: &Arc<Self>, session: &mut Session, silence: &Silence) -> Result<(), Error> {
         let limit = self.silence_max().max(SILENCE_LEAST);
         let Session {
@@ -88,14 +88,14 @@ impl Shared {
             silence.tell(self);
             let is_dropped = Arc::strong_count(self) == 1;
             if is_dropped || !self.is_there(server).await {
-                // Also what others wait for.
+                // This ends the waits of others, too.
                 self.database.dialer.cut();
                 return Err(self.database.silent(DOING, limit));
             }
         }
     }
 
-    /// Tells whether a new connection comes to the same server, and that answers.
+    /// True if a new connection leads to the same server, and is answered.
     async fn is_there(&self, before: &str) -> bool {
         let found = async {
             let client = self.database.connect(DOING, Durability::Fsync).await.ok()?;
@@ -120,7 +120,7 @@ impl Shared {
         if is_own {
             self.lease.renew(writer, asked);
         } else if self.lease.end(writer) {
-            // Ended by this engine, it was sealed by this engine.
+            // If this engine had ended, it was sealed by this engine itself.
             self.lease.is_over_by_another(writer);
             let shared = Arc::clone(self);
             self.threads.spawn(async move {
@@ -139,7 +139,7 @@ async fn server(client: &Client) -> Result<(String, String), tokio_postgres::Err
     Ok((server, rollback::timeline(client).await))
 }
 
-/// Set once the silence of the server was told.
+/// True once the server's silence was logged. Only the keeper's task writes it.
 #[derive(Default)]
 struct Silence(AtomicBool);
 
@@ -169,7 +169,7 @@ async fn keep(shared: Weak<Shared>) {
     let mut session: Option<Session> = None;
     loop {
         let Some(strong) = shared.upgrade() else { return };
-        // Before it waits: on a busy machine connecting may take as long as a lease.
+        // Checked before the wait: on a busy machine connecting may take as long as a lease.
         if session.as_ref().is_none_or(|session| session.client.is_closed()) {
             session = match strong.session().await {
                 Ok(session) => Some(session),

@@ -1,4 +1,4 @@
-//! The lease of a writer's engine, for which it may answer reads: another engine that takes over waits until it is over.
+//! The lease of a writer's engine, during which it may answer reads. Another engine that takes over waits for its end.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 use throng_journal::WriterId;
 
-/// Microseconds since the machine began, also of the time it slept: a lease is over after a sleep.
+/// Returns microseconds since the machine's start, including its sleep, so that a lease ends during a sleep.
 pub(super) fn boot_micros() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
@@ -15,10 +15,10 @@ pub(super) fn boot_micros() -> u64 {
 
 /// This process's knowledge of its own lease.
 pub(super) struct Lease {
-    /// Zero: there are none.
+    /// The length; zero: there are no leases.
     pub(super) length: Duration,
-    /// The writer that has the lease; 0: none. `begin` stores it after `until`, so that a reader that sees the writer sees its time; `end`
-    /// clears it.
+    /// The writer that has the lease; 0: none. `begin` stores it after `until`, so that a reader that sees the writer also sees its time;
+    /// `end` clears it.
     writer: AtomicU64,
     /// The end of the lease, on the clock of [`boot_micros`]. `renew` only raises it: a late answer does not shorten it.
     until: AtomicU64,
@@ -54,10 +54,10 @@ impl Lease {
         self.writer.load(Ordering::Acquire)
     }
 
-    /// The server has said at or after this time that the writer is its engine's.
+    /// Notes that the server has confirmed the writer's engine at or after this time.
     pub(super) fn renew(&self, writer: WriterId, asked_micros: u64) {
         if self.writer() == writer.0 {
-            // The next one may have begun meanwhile, which was asked for later.
+            // The next lease, requested later, may have begun meanwhile.
             self.until.fetch_max(self.from(asked_micros), Ordering::AcqRel);
         }
     }
@@ -71,7 +71,7 @@ impl Lease {
         self.writer.store(writer.0, Ordering::Release);
     }
 
-    /// Another engine has sealed the writer, whose lease has ended here.
+    /// Notes that another engine has sealed the writer, whose lease has ended here.
     pub(super) fn is_over_by_another(&self, writer: WriterId) {
         self.taken_over.store(writer.0, Ordering::Release);
     }

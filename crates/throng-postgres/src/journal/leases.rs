@@ -17,10 +17,10 @@ use tokio_postgres::{Client, Row};
 
 /// The time between two looks at another engine's lease.
 const LOOK: Duration = Duration::from_millis(50);
-/// The time between two looks at the engine that has taken over, and their number.
+/// The interval of looks at the engine that has taken over, and their number.
 const SUCCESSOR_LOOK: (Duration, u32) = (Duration::from_millis(500), 60);
 
-/// The leases of sealed engines that are not over, but for those of one engine.
+/// Selects the leases of sealed engines that have not expired, except those of one engine.
 const UNEXPIRED: &str = "SELECT w.session, l.process, w.node, w.shards FROM leases l JOIN writers w USING (writer) WHERE w.session <> $1 \
     AND w.sealed_at IS NOT NULL AND l.until > clock_timestamp()";
 const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writers w JOIN writers own ON own.writer = $1 AND own.node = \
@@ -47,10 +47,10 @@ impl Before<'_> {
     }
 }
 
-/// A writer that was begun, with a lease.
+/// A new writer with a lease.
 pub(super) struct Begun {
     pub(super) writer: WriterId,
-    /// Its lease was asked for then, on the clock of [`boot_micros`].
+    /// The time of the request for its lease, by the clock of [`boot_micros`].
     pub(super) asked_micros: u64,
 }
 
@@ -59,14 +59,14 @@ impl Shared {
         self.lease.length.as_micros() as i64
     }
 
-    /// The lease that was written with the writer begins, and is renewed until it is over. Nothing is asked for that: whoever changes shards
-    /// holds up requests meanwhile, and a connection takes the server longer than most statements.
+    /// Begins the lease that was written with the writer, and has it renewed. It does not ask the server for that, because requests wait
+    /// during a change of shards, and a connection takes the server longer than most statements.
     pub(super) fn hold(self: &Arc<Self>, Begun { writer, asked_micros }: Begun) {
         self.lease.begin(writer, asked_micros);
         self.heard.store(boot_micros(), Ordering::Release);
     }
 
-    /// A lease that was over before its engine began is renewed, unless another engine has sealed the writer.
+    /// Renews a lease that expired before its engine began, unless another engine has sealed the writer.
     pub(super) async fn hold_on(&self, client: &mut Client, writer: WriterId) -> Result<(), Error> {
         let asked = boot_micros();
         if !self.renew(client, writer).await? {
@@ -76,7 +76,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Renews a lease, and looks whether the server holds what it has acknowledged. `false`: the writer is sealed.
+    /// Renews a lease, and checks that the server holds what it has acknowledged. `false`: the writer is sealed.
     pub(super) async fn renew(&self, client: &mut Client, writer: WriterId) -> Result<bool, Error> {
         let (number, length) = (writer.0.cast_signed(), self.lease_micros() as f64);
         let (acknowledged, session) = (&self.database.acknowledged, &self.database.session);
@@ -94,8 +94,8 @@ impl Shared {
         Ok(renewed == 1)
     }
 
-    /// Waits until none of the other engines before whose writer is sealed, by whomever, answers reads any more: its lease is over, or its
-    /// process is known to be gone. The sessions of those.
+    /// Waits until none of the earlier engines whose writer is sealed can answer reads: its lease has expired, or its process is known to
+    /// be gone. Returns their sessions.
     pub(super) async fn outlive(&self, client: &Client, whose: Before<'_>) -> Result<BTreeSet<String>, Error> {
         let own = Process::own();
         let has_ended = |row: &Row| {
@@ -117,7 +117,7 @@ impl Shared {
         }
     }
 
-    /// Says who has taken over, once they have begun.
+    /// Logs which engine has taken over, once it has begun.
     pub(super) async fn tell_successor(&self, writer: WriterId) -> Result<(), Error> {
         tracing::warn!("writer {writer} was sealed by another engine that takes over; this one answers nothing more");
         let doing = "looking for the engine that has taken over";

@@ -1,4 +1,4 @@
-//! Commits that the tables prove were there once.
+//! Commits that are missing although the tables prove that they were there.
 
 use super::{read::damaged, shared::Shared};
 use crate::{
@@ -10,21 +10,21 @@ use futures_util::future::try_join3;
 use throng_journal::{Error, Loss, Witness};
 use tokio_postgres::Client;
 
-/// The last that is covered, of whichever shards, and is not there, and the newest commit at or before it. Where history was removed, a
-/// later commit may stand for it.
+/// Selects the last covered commit, of any shards, that is missing, and the newest commit at or before it. If history was removed, a later
+/// commit may stand for it.
 const COVERED: &str = "SELECT c.writer, c.commit, coalesce(h.writer, 0), coalesce((SELECT max(x.number) FROM commits x WHERE x.writer = \
     h.writer AND (x.writer < c.writer OR x.number <= c.commit)), 0) FROM (SELECT writer, commit FROM checkpoint UNION SELECT writer, \
     commit FROM covers) c LEFT JOIN LATERAL (SELECT max(w.writer) AS writer FROM writers w WHERE w.writer <= c.writer) h ON true \
     WHERE CASE WHEN c.commit = 0 THEN NOT EXISTS (SELECT FROM writers w WHERE w.writer = c.writer) ELSE NOT EXISTS (SELECT FROM \
     commits x WHERE x.writer = c.writer AND x.number >= c.commit) END AND c.writer IS NOT NULL ORDER BY 1 DESC, 2 DESC LIMIT 1";
-/// Another node that lives and writes.
+/// Selects another living node that writes.
 const OTHERS: &str = "SELECT w.node FROM writers w JOIN nodes n ON n.node = w.node_id WHERE w.sealed_at IS NULL AND w.session <> $1 AND \
     n.state IN ('serving', 'draining') LIMIT 1";
-/// The first writer that has commits and no row of its own; goes from writer to writer along the key.
+/// Selects the first writer that has commits but no row, going from writer to writer along the key.
 const UNKNOWN: &str = "WITH RECURSIVE of (writer) AS (SELECT min(writer) FROM commits UNION ALL SELECT (SELECT min(c.writer) FROM \
     commits c WHERE c.writer > of.writer) FROM of WHERE of.writer IS NOT NULL) SELECT min(writer) FROM of WHERE writer IS NOT NULL \
     AND NOT EXISTS (SELECT FROM writers w WHERE w.writer = of.writer)";
-/// Puts the rows away that are built from the commits; the table `events` may hold the only trace of the lost ones.
+/// Moves away the rows that are built from the commits; the table `events` may hold the only trace of the lost ones.
 const FORGET: &str = "CREATE TABLE IF NOT EXISTS lost_events (LIKE events); INSERT INTO lost_events SELECT * FROM events e WHERE NOT \
     EXISTS (SELECT FROM commits c WHERE c.writer = e.writer AND c.number = e.commit); TRUNCATE entities, states, places, system, \
     events, covers, sizes; UPDATE checkpoint SET writer = NULL, commit = NULL, events_writer = NULL, events_commit = NULL";
@@ -32,10 +32,10 @@ const FORGET: &str = "CREATE TABLE IF NOT EXISTS lost_events (LIKE events); INSE
 const NEWEST: &str = "SELECT coalesce(max(loss), 0) FROM losses";
 
 impl Shared {
-    /// Checkpoints cover only commits that are there: one that is not is lost. That is refused, unless this very loss is
-    /// accepted; it is then recorded as a commit, and what is built from the commits is begun anew.
+    /// Refuses a loss: checkpoints cover only commits that were there, so a covered commit that is missing is lost. If this very loss is
+    /// accepted, it is recorded as a commit, and what is built from the commits is begun anew.
     ///
-    /// The newest loss that is recorded; 0: none.
+    /// Returns the newest recorded loss; 0: none.
     pub(super) async fn refuse_loss(&self, client: &mut Client) -> Result<i64, Error> {
         let doing = "comparing the checkpoint with the commits";
         let failed = || self.database.failed(doing);
@@ -74,7 +74,7 @@ impl Shared {
         Ok(newest)
     }
 
-    /// Records the loss and begins anew in a single transaction: both or neither. A writer would otherwise go on from what was covered.
+    /// Records the loss and begins anew in a single transaction. Otherwise a writer could go on from what was covered.
     async fn accept_loss(&self, client: &mut Client, loss: Loss) -> Result<Change<()>, tokio_postgres::Error> {
         let transaction = client.transaction().await?;
         transaction.execute(LOCK_CLUSTER, &[]).await?;

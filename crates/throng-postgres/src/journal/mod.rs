@@ -40,7 +40,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The journal on PostgreSQL.
 ///
-/// Appends go over one connection, one after the other; everything else over a pool. Dropped, it seals its writer.
+/// Appends use one connection, one after the other; everything else uses a pool. Dropping the journal seals its writer.
 pub struct PostgresJournal {
     shared: Arc<Shared>,
 }

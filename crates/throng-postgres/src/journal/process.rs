@@ -1,5 +1,5 @@
-//! A test for the end of the process that holds a lease: only when it is gone does nobody have to wait for the lease. A lost session proves
-//! nothing, because a server that restarts, and an operator, end the sessions of processes that live on.
+//! Tests whether the process that holds a lease has ended: only then nobody has to wait for the lease. A lost session proves nothing,
+//! because a restarting server, or an operator, ends the sessions of living processes.
 
 use rustix::{
     io::Errno,
@@ -7,7 +7,7 @@ use rustix::{
 };
 use std::{fmt, fs, str::FromStr};
 
-/// A process, told from every other one on any machine.
+/// The identity of a process, unique over all machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     id: i32,
@@ -22,7 +22,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Returns the present process; `None` where the system does not say all of it.
+    /// Returns the present process; `None` if the system does not tell all of it.
     pub(super) fn own() -> Option<Self> {
         let id = i32::try_from(std::process::id()).ok()?;
         let word = |path: &str| Some(fs::read_to_string(path).ok()?.trim().replace(' ', "_"));
@@ -35,7 +35,7 @@ impl Process {
         })
     }
 
-    /// True if the process is known to have ended. One of another machine, or of another container, may always be there.
+    /// True if the process is known to have ended. That is never known of one on another machine, or in another container.
     pub(super) fn has_ended(&self, own: &Self) -> bool {
         if (&self.boot, &self.namespace) != (&own.boot, &own.namespace) {
             return false;
@@ -45,7 +45,7 @@ impl Process {
         };
         match test_kill_process(pid) {
             Err(Errno::SRCH) => true,
-            // Its number may be another one's by now.
+            // Another process may have its number by now.
             _ => Stat::of(self.id).is_some_and(|stat| stat.began != self.began || stat.is_over(self.id)),
         }
     }
@@ -60,7 +60,7 @@ struct Stat {
 impl Stat {
     fn of(id: i32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The name before it may hold anything.
+        // The name before it may contain anything.
         let (_, fields) = text.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         let state = fields.next()?.to_owned();
@@ -75,7 +75,7 @@ impl Stat {
     }
 }
 
-/// Tells if an engine of these leases, none of which is over, may still answer: another process has it, which is not known to have ended.
+/// True if an engine with these unexpired leases may still answer: it is another process, which is not known to have ended.
 pub(crate) fn may_answer(processes: Option<Vec<Option<String>>>) -> bool {
     let own = Process::own();
     let has_ended = |process: &Option<String>| {

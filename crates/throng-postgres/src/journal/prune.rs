@@ -1,28 +1,28 @@
-//! Taking what is over out of the table `commits`, a page of rows a transaction.
+//! Removing expired records from the table `commits`, a page of rows a transaction.
 //!
-//! Nodes of a cluster do so side by side, also in streams of which each owns other shards, and none has to own them still when its statement
-//! comes to be executed, however late: a pass judges records of its own shards alone, at places that were covered when they were its own, by what
-//! was durable then and stays true of them. An append adds rows and changes none, and two that change the same row do it one after the other, each
-//! from what the other has left.
+//! Nodes of a cluster do so concurrently, even in the same streams, and a node may no longer own its shards when its statement is executed.
+//! That does no harm: a pass judges records of its own shards alone, at positions that were covered when it owned them, by facts that were
+//! durable then and stay true. An append adds rows and changes none, and two that change the same row do it one after the other, each from
+//! the other's result.
 //!
-//! Of commits of which nothing is left the last one's row stays, without records, and stands for them all. A row of which a part is left
-//! keeps its length, so that no index changes: zeros stand where what is over stood, and the room is given back when the rest goes.
+//! Of commits without any record left, the last one's row stays, without records, and stands for them all. A row with some records left
+//! keeps its length, so that no index changes: zeros replace removed records, and the room is given back when the rest is removed.
 
 use super::{read::read_commits, size};
 use crate::{columns::shards, database::Database, locks::ONE_AT_A_TIME};
 use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned, Rest};
 
 const DOING: &str = "removing history";
-/// Bytes of commits in one transaction.
+/// The bytes of commits in one transaction.
 const PAGE_BYTES: usize = 4 << 20;
 const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
 const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
 
-/// Makes the room of removed rows free for new ones: otherwise the tables would grow by all that is removed until the server's own vacuum
-/// comes by. The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
+/// Makes the room of removed rows free for new ones. Otherwise the tables would grow by everything removed until the server's own vacuum
+/// runs. The end of a table is not truncated, since commits would have to wait for that.
 const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on) commits, events, places";
 
-/// Commits right behind one another of which nothing is left.
+/// Consecutive commits without any record left.
 struct Run {
     first: CommitNo,
     last: Commit,
@@ -32,7 +32,7 @@ struct Run {
 /// The changes of a page's rows.
 #[derive(Default)]
 struct Page {
-    /// Rows that go: the first, and the one after the last.
+    /// The rows to be removed: the first, and the one after the last.
     removed: Vec<(CommitNo, CommitNo)>,
     written: Vec<Commit>,
     pruned: Pruned,

@@ -5,9 +5,10 @@ use deadpool_postgres::GenericClient;
 use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Place, Position};
 use tokio_postgres::{Client, Row};
 
-/// Commits in one page, at most.
+/// The most commits on one page.
 const PAGE_COMMITS: usize = 4_096;
-/// Lengths that are looked at first; four times as many each time all of them fit into the page. A small page of large commits holds a few.
+/// The number of lengths that are read first; four times as many each time all of them fit on the page. A small page of large commits holds
+/// a few.
 const LENGTHS_FIRST: usize = 16;
 
 /// The lengths of values stored outside their row are known without reading them.
@@ -16,13 +17,13 @@ const LENGTHS: &str =
 const PAGE: &str =
     "SELECT number, body FROM commits WHERE writer = $1 AND number > $2 AND number <= $3 ORDER BY number";
 
-/// Records read with one statement.
+/// The most records read with one statement.
 const BODIES_MAX: usize = 1_024;
 const BODIES: &str = "SELECT substring(c.body FROM u.at FOR u.length) FROM unnest($1::bigint[], $2::bigint[], $3::int[], \
     $4::int[]) WITH ORDINALITY u(writer, number, at, length, n) LEFT JOIN commits c ON c.writer = u.writer AND c.number = \
     u.number ORDER BY u.n";
 
-/// The commits after a position, checked one by one.
+/// Reads the commits after a position, and checks each.
 pub(crate) async fn read_commits(
     database: &Database,
     client: &impl GenericClient,
@@ -36,7 +37,7 @@ pub(crate) async fn read_commits(
     for (found, body) in rows {
         let position = Position::new(after.writer, due);
         let commit = Commit::parse(body, &[]).map_err(|damage| damaged(position, damage.to_string()))?;
-        // It may stand for others of which nothing is left, before the one that is due too.
+        // It may stand for emptied ones, including some before the one that is due.
         if !(commit.first()..=found).contains(&due) || (!commits.is_empty() && commit.first() != due) {
             return Err(damaged(
                 position,
@@ -53,7 +54,7 @@ pub(crate) async fn read_commits(
     Ok(commits)
 }
 
-/// The rows after a position as they are: at least one if there is one, then as many as fit in `bytes_max`.
+/// Reads the rows after a position: at least one if there is one, then as many as fit in `bytes_max`.
 pub(crate) async fn page(
     client: &impl GenericClient,
     after: Position,
@@ -67,14 +68,14 @@ pub(crate) async fn page(
         };
         let rows = client.query(&page, &[&writer, &number, &last]).await?;
         let commit = |row: Row| (CommitNo(row.get::<_, i64>(0).cast_unsigned()), row.get(1));
-        // Between both statements a node may have removed all of them, so that a row further on stands for them.
+        // Between the two statements a node may have removed all of them, so that a later row stands for them.
         if !rows.is_empty() {
             return Ok(rows.into_iter().map(commit).collect());
         }
     }
 }
 
-/// The number of the last commit that fits into a page, of those after one; the first always does.
+/// Returns the number of the last commit that fits on a page, of those after one; the first always fits.
 async fn last_of_page(
     client: &impl GenericClient,
     (writer, after): (i64, i64),
@@ -111,8 +112,8 @@ pub(crate) fn damaged(position: Position, why: String) -> Error {
     }
 }
 
-/// The bodies of records, in the order asked; `None` where there is no such commit. Of a large commit only the pages they stand
-/// on are read.
+/// Reads the bodies of records, in the requested order; `None` for a missing commit. Of a large commit only the pages with the bodies are
+/// read.
 pub(crate) async fn read_bodies(
     database: &Database,
     client: &impl GenericClient,
@@ -152,7 +153,7 @@ pub(super) async fn read_at(database: &Database, places: &[Place]) -> Result<Vec
     places.iter().zip(bodies).map(whole).collect()
 }
 
-/// A commit that waits for its sync, and so for all before it.
+/// Makes a commit wait for its sync, and so for all before it.
 pub(super) async fn sync(database: &Database) -> Result<(), Error> {
     let doing = "syncing the journal";
     let client: &Client = &*database.client(doing).await?;

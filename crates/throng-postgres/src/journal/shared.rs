@@ -16,16 +16,16 @@ pub(super) struct Shared {
     pub(super) lease: Lease,
     /// The newest writer this journal has opened; 0: none. Each opening stores its writer.
     pub(super) own: AtomicU64,
-    /// The most appends in flight. Unless an option fixes it, the first writer that opens raises it if the server is far.
+    /// The most appends in flight. Unless an option fixes it, the first writer that opens raises it for a distant server.
     pub(super) depth: AtomicUsize,
     /// The bytes of the commits of all streams at the last look, and of those this engine has committed since. The first writer stores the
     /// table's size; an append adds its commit; a look adds the difference between its count and the value before.
     pub(super) bytes: AtomicU64,
-    /// The server is [looked at](super::keeper) again and again. Set once, by the first writer that opens.
+    /// True once the server is [checked](super::keeper) regularly. Set once, by the first writer that opens.
     pub(super) is_kept: AtomicBool,
-    /// The time of the last answer to a write of the keeper or the lease, on the clock of a lease. The tasks that renew store it.
+    /// The time of the last answer to a write of the keeper or the lease, by the clock of a lease. The tasks that renew it store it.
     pub(super) heard: Arc<AtomicU64>,
-    /// The size is looked at now and then. Set once, by the first writer that opens, which then stores `bytes`.
+    /// True once the size is measured regularly. Set once, by the first writer that opens, which then stores `bytes`.
     pub(super) is_looking: AtomicBool,
     pub(super) looking: tokio::sync::Mutex<()>,
 }

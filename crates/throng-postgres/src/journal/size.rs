@@ -1,8 +1,8 @@
-//! The bytes of the commits of all streams, of all writers: the table `sizes`.
+//! The bytes of all streams' commits: the table `sizes`.
 //!
-//! A row says what is left of a stream's commits up to one of them. Whoever looks goes on counting there, so each commit is counted once, soon
-//! after it was made, whichever node looks first; whoever removes history takes it off in the same transaction. Rows that are gone do not count,
-//! although the table's files keep their room: what comes takes that.
+//! A row has the size of a stream's remaining commits up to one of them. The next look continues counting there, so each commit is counted
+//! once, soon after it was made, by whichever node looks first. Removing history subtracts it in the same transaction. Removed rows do not
+//! count, although the table's files keep their room: new rows use it.
 
 use super::shared::Shared;
 use crate::{
@@ -19,15 +19,15 @@ use throng_journal::{CommitNo, Error, Position};
 const DOING: &str = "counting what the commits take";
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Commits of a stream in one transaction.
+/// The commits of a stream that are counted in one transaction.
 const PAGE_COMMITS: i64 = 10_000;
-/// The bytes of a commit beside its body: its row's header and numbers, its shards, its place in the index.
+/// The bytes of a commit besides its body: its row's header and numbers, its shards, its entry in the index.
 pub(super) const ROW_BYTES: u64 = 100;
 
-/// Takes note of what a part of a stream takes: $4 is 1, or -1 before that part is changed.
+/// Adds the size of a part of a stream: $4 is 1, or -1 before that part is changed.
 const CHANGE: &str = "UPDATE sizes s SET bytes = bytes + $4::bigint * (SELECT coalesce(sum(octet_length(body) + $5::bigint), 0)::bigint FROM \
     commits c WHERE c.writer = $1 AND number > $2 AND number <= least($3::bigint, s.upto)) WHERE writer = $1";
-/// Goes on counting in each stream; whether there is more.
+/// Continues counting in each stream; returns whether there is more.
 const COUNT: &str = "WITH found AS (SELECT w.writer, n.upto, n.bytes, n.rows FROM writers w LEFT JOIN sizes o USING (writer) CROSS JOIN \
     LATERAL (SELECT max(number) AS upto, sum(bytes)::bigint AS bytes, count(*) AS rows FROM (SELECT number, octet_length(body) + $2::bigint \
     AS bytes FROM commits c WHERE c.writer = w.writer AND number > coalesce(o.upto, 0) ORDER BY number LIMIT $1::bigint) page) n WHERE \
@@ -36,7 +36,7 @@ const COUNT: &str = "WITH found AS (SELECT w.writer, n.upto, n.bytes, n.rows FRO
     coalesce(max(rows), 0) = $1::bigint FROM found";
 const SUM: &str = "SELECT coalesce(sum(bytes), 0)::bigint FROM sizes";
 
-/// A part of a stream that is about to change, or has just changed: the commits after the first position up to the last.
+/// Counts a part of a stream that is about to change, or has just changed: the commits after the first position up to the last.
 pub(super) async fn change(
     transaction: &Transaction<'_>,
     (after, last): (Position, CommitNo),
@@ -55,7 +55,7 @@ pub(super) async fn change(
         .map(drop)
 }
 
-/// Goes on counting, and says what all streams take. A journal that was never counted is read whole, a part at a time.
+/// Continues counting, and returns the size of all streams. A journal that was never counted is read completely, a part at a time.
 async fn counted(database: &Database) -> Result<u64, Error> {
     let failed = || database.failed(DOING);
     let mut client = database.client(DOING).await?;
@@ -77,7 +77,7 @@ async fn counted(database: &Database) -> Result<u64, Error> {
 }
 
 impl Shared {
-    /// Looks at what all streams take. What this engine commits meanwhile is added until the next look.
+    /// Measures all streams. Commits of this engine are added until the next measurement.
     pub(super) async fn look_at_size(&self) -> Result<(), Error> {
         let _one_at_a_time = self.looking.lock().await;
         let before = self.bytes.load(Ordering::Acquire);
@@ -86,7 +86,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Begins to look now and then, with what the table takes until all of it is counted.
+    /// Starts regular measurements, beginning with the table's size until everything is counted.
     pub(super) async fn begin_looking(self: &Arc<Self>, client: &tokio_postgres::Client) -> Result<(), Error> {
         if self.is_looking.load(Ordering::Acquire) {
             return Ok(());

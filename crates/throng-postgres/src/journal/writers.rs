@@ -26,9 +26,9 @@ use throng_journal::{
 };
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
-/// Seals, and writes something also where the writer was sealed before: so it waits until a standby has all before it.
+/// Seals, and writes something even if the writer was sealed before, so that it waits until a standby has everything before it.
 const SEAL: &str = "SET LOCAL lock_timeout TO '3s'; SELECT pg_logical_emit_message(true, 'throng', '')";
-/// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
+/// Selects the schema's tables, the largest first: name, bytes with indexes, and approximate rows.
 pub(crate) const TABLES: &str = "SELECT relname::text, pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE relkind = 'r' AND \
      relnamespace = current_schema::regnamespace ORDER BY 2 DESC, 1";
 /// A round trip above which several appends are kept in flight.
@@ -36,7 +36,7 @@ const LONG_ROUND_TRIP: Duration = Duration::from_millis(1);
 const DEPTH_FAR: usize = 4;
 
 impl Shared {
-    /// Seals the node's earlier writers, opens a new one, and waits until the engines before answer nothing any more.
+    /// Seals the node's earlier writers, opens a new one, and waits until earlier engines cannot answer any more.
     pub(super) async fn open(self: &Arc<Self>, node: &str) -> Result<Opened, Error> {
         let doing = "opening a writer";
         let failed = || self.database.failed(doing);
@@ -61,12 +61,12 @@ impl Shared {
             .await
     }
 
-    /// Opens like [`open`](Self::open), for a node of a cluster and the shards it owns.
+    /// Opens a writer like [`open`](Self::open), for a node of a cluster and its shards.
     pub(super) async fn open_shards(self: &Arc<Self>, node: NodeId, shards: &ShardSet) -> Result<Opened, Error> {
         let doing = "opening a writer";
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
         self.keep();
-        // What the node owns was rolled back, too: it has to join first.
+        // The node's ownership was rolled back, too, so it has to join first.
         if let Some(refused) = self.database.acknowledged.rolled_back() {
             return Err(refused);
         }
@@ -84,7 +84,7 @@ impl Shared {
             .await
     }
 
-    /// Holds the lease of a writer that was begun, once nobody answers any more from what was known before.
+    /// Holds the lease of a new writer, once no earlier engine can answer any more.
     async fn begin_epoch(
         self: &Arc<Self>,
         client: &mut Client,
@@ -97,10 +97,10 @@ impl Shared {
         self.database.acknowledged.begin(writer, loss);
         let is_first = self.own.swap(writer.0, Ordering::AcqRel) == 0;
         self.hold(begun);
-        // Also those whom others have sealed, and not outlived to the end.
+        // This includes engines sealed by others, which perhaps nobody has waited for to the end.
         let mut before = self.outlive(client, whose).await?;
         before.extend(sealed);
-        // What is left of them, such as a checkpoint that was begun, holds locks. Who has only given shards away goes on.
+        // Their remaining sessions, such as one with a begun checkpoint, hold locks. A node that has only given shards away goes on.
         let living = match before.is_empty() {
             true => BTreeSet::new(),
             false => directory::sessions(client).await.map_err(failed())?,
@@ -135,7 +135,7 @@ impl Shared {
         let number = node.0.cast_signed();
         let this = [typed::number(&number)];
         let transaction = client.transaction().await?;
-        // One behind the other, in this order: requests wait for this.
+        // Sent together, in this order, because requests wait for this.
         let (_, name, owned, rows) = try_join4(
             transaction.batch_execute(PATIENCE),
             directory::living(&transaction, (node, &self.database.session)),
@@ -156,7 +156,7 @@ impl Shared {
         if !own.is_empty() {
             try_join(close(&transaction, &own), self.give_back(&transaction, &own)).await?;
         }
-        // One at a time gets a number: greater than that of every stream that has ended by now.
+        // One at a time gets a number, which is greater than that of every ended stream.
         let (_, open, next) = try_join3(
             transaction.execute_typed(LOCK_CLUSTER, &[]),
             directory::refuse_open(&transaction, shards),
@@ -202,8 +202,8 @@ impl Shared {
         })
     }
 
-    /// Returns true if another engine of this node lives that has begun since this one did. Its lease may be over for as long again: one
-    /// that has just begun renews it late on a busy machine, and would find itself sealed in the middle of its start.
+    /// True if another living engine of this node has begun later than this one. Its lease may have been expired for as long again: a new
+    /// engine renews it late on a busy machine, and would find itself sealed during its start.
     async fn is_taken_over(
         &self,
         transaction: &Transaction<'_>,
@@ -221,7 +221,7 @@ impl Shared {
         Ok(row.get(0))
     }
 
-    /// Ends the sessions of the engines whose writers this node has open: one of them holds a lock and does not go on.
+    /// Ends the sessions of the engines that have this node's writers open: one of them holds a lock and does not proceed.
     async fn end_sessions_of(&self, client: &Client, node: &str) -> Result<(), tokio_postgres::Error> {
         let rows = client
             .query(
@@ -235,9 +235,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Seals the node's writers and begins the next, with the names of the sealed ones' sessions. Both at once, one engine after the other: a
-    /// sealed engine that looks for whoever has taken over finds them. Refused while a node of a cluster lives: none joins meanwhile. What is left
-    /// of one whose nodes are gone ends.
+    /// Seals the node's writers and begins the next, which records the sealed ones' sessions. Both happen in one transaction, one engine
+    /// after the other, so that a sealed engine finds its successor. Refused while a node of a cluster lives; no node joins meanwhile. What
+    /// is left of a cluster without living nodes ends.
     async fn begin(
         &self,
         client: &mut Client,
@@ -246,7 +246,7 @@ impl Shared {
         let transaction = client.transaction().await?;
         transaction.execute(LOCK_CLUSTER, &[]).await?;
         transaction.batch_execute(PATIENCE).await?;
-        // An engine that was taken over does not take back: only one that starts takes over from one that lives.
+        // An engine that was taken over does not take back: only a starting one takes over from one that lives.
         let own = self.own.load(Ordering::Acquire);
         if own != 0 && self.is_taken_over(&transaction, node, own).await? {
             return Ok(Err(Error::Sealed(WriterId(own))));
@@ -315,7 +315,7 @@ impl Shared {
         Ok(taken)
     }
 
-    /// All streams from a writer's on. What one statement sees of them goes together.
+    /// Returns all streams from a writer's on, as one statement sees them.
     pub(super) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, Error> {
         let doing = "listing the streams";
         let failed = || self.database.failed(doing);
@@ -371,7 +371,7 @@ impl Shared {
                 name: row.get(0),
                 first: None,
                 begun_micros: None,
-                // Never counted yet: -1.
+                // -1 if it was never counted.
                 rows: u64::try_from(row.get::<_, i64>(2)).ok(),
                 bytes: row.get::<_, i64>(1).cast_unsigned(),
             })
@@ -384,7 +384,7 @@ impl Shared {
         })
     }
 
-    /// The update waits for the statement in doubt, if there is one; after it, nothing lands.
+    /// Seals a writer. The update waits for a statement in doubt, if there is one; after it, nothing lands.
     pub(super) async fn seal(&self, writer: WriterId) -> Result<CommitNo, Error> {
         let doing = "sealing a writer";
         let failed = || self.database.failed(doing);
@@ -413,7 +413,7 @@ impl Shared {
         };
         let (last, found) = sealed.map_err(failed())?;
         if self.database.dialer.unreplicated() != unreplicated {
-            // Nor need the commits before it be there: they are answered once a seal is.
+            // The commits before it need not be there either: their outcomes follow from the seal.
             return Err(Error::backend(
                 format!("{doing} ({})", self.database.options.place()),
                 "the server did not wait until it was on a synchronous standby",
@@ -427,7 +427,7 @@ impl Shared {
         last.ok_or(Error::NoCommit(Position::new(writer, CommitNo(0))))
     }
 
-    /// Ends the engine's own leases of these writers: nobody has to wait for them.
+    /// Ends the engine's own leases of these writers, so that nobody has to wait for them.
     async fn give_back(&self, transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
         transaction
             .execute_typed(
@@ -444,12 +444,12 @@ impl Shared {
         client: &mut Client,
         (writer, sent): (WriterId, &Known),
     ) -> Result<(Option<CommitNo>, ServerAnswer), tokio_postgres::Error> {
-        // What another engine has opened under an own number is not sealed.
+        // A writer of another engine with the same number is not sealed.
         let session = (sent.own.writer == writer).then_some(&*self.database.session);
         let writer = writer.0.cast_signed();
         let (this, these) = ([typed::number(&writer), typed::text(&session)], [writer]);
         let transaction = client.transaction().await?;
-        // One behind the other, in this order: requests wait for this.
+        // Sent together, in this order, because requests wait for this.
         let steps = try_join5(
             transaction.batch_execute(SEAL),
             transaction.execute_typed(

@@ -11,7 +11,7 @@ use std::{
 use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Loss, NodeId, Position, WriterId};
 use tokio_postgres::GenericClient;
 
-/// The state of the own stream: its owner, its end, and the header of the commit that was acknowledged last.
+/// Selects the state of the own stream: its owner, its end, and the header of the last acknowledged commit.
 const FOUND: &str = "SELECT w.session, coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0), (SELECT \
     substring(body FOR 56) FROM commits c WHERE c.writer = $1 AND c.number = $2), c.version, (SELECT coalesce(max(loss), 0) FROM losses) \
     FROM cluster c LEFT JOIN writers w ON w.writer = $1";
@@ -19,7 +19,7 @@ const FOUND: &str = "SELECT w.session, coalesce((SELECT max(number) FROM commits
 /// The commits known to be durable when a statement was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
-    /// The newest own writer, and the last of its commits that was acknowledged.
+    /// The newest own writer, and its last acknowledged commit.
     pub(crate) own: Position,
     header: [u8; HEADER_BYTES],
     version: u64,
@@ -37,18 +37,18 @@ pub(crate) struct ServerAnswer {
     loss: i64,
 }
 
-/// The commits that the server had acknowledged and lacks, in a sentence.
+/// The acknowledged commits that the server lacks, in a sentence.
 #[derive(Debug)]
 pub(crate) struct Contradiction {
     pub(super) why: String,
-    /// The own stream ends at this commit, before the last one that was acknowledged. That one itself: there is another in its place.
+    /// The end of the own stream, before the last acknowledged commit. If it is that commit itself, there is another one in its place.
     pub(super) held: Option<u64>,
 }
 
-/// The commits this engine knows to be durable. Written by each task that hears so from the server.
+/// The commits that this engine knows to be durable. Every task that learns it from the server writes it.
 pub(crate) struct Acknowledged {
     state: Mutex<AcknowledgedState>,
-    /// The newest own writer, once something has ended it that no append says.
+    /// The newest own writer, once it has ended without a failed append.
     pub(super) over: AtomicU64,
 }
 
@@ -56,12 +56,12 @@ pub(super) struct AcknowledgedState {
     pub(super) known: Known,
     /// Ends of other streams that this engine has read.
     pub(super) ended: Vec<Position>,
-    /// The timeline the writer was first seen on.
+    /// The timeline on which the writer was first seen.
     pub(super) timeline: Option<String>,
     /// The node that this process is, and its last beat.
     node: Option<(NodeId, u64)>,
     pub(super) rolled_back: Option<String>,
-    /// The knowledge of other engines may have changed.
+    /// The reason why other engines' knowledge may have changed.
     changed: Option<String>,
     pub(super) losses: Vec<Loss>,
     pub(super) recent: Recent,
@@ -105,7 +105,7 @@ impl Acknowledged {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new writer was opened: nothing of it is acknowledged.
+    /// Notes a new writer, of which nothing is acknowledged.
     pub(crate) fn begin(&self, writer: WriterId, loss: i64) {
         let state = &mut *self.state();
         let before = state.known.own;
@@ -116,7 +116,7 @@ impl Acknowledged {
         (state.known.loss, state.timeline, state.changed) = (loss, None, None);
     }
 
-    /// An engine that is alone begins anew, or a process joins: nothing rests on what was lost.
+    /// Forgets everything, because an engine begins anew, or a process joins: nothing depends on what was lost.
     pub(crate) fn begin_anew(&self, node: Option<NodeId>) {
         let state = &mut *self.state();
         state.rolled_back = None;
@@ -125,7 +125,7 @@ impl Acknowledged {
         }
     }
 
-    /// Streams that have ended, and that this engine goes by.
+    /// Notes ended streams that this engine relies on.
     pub(crate) fn ended(&self, ends: impl Iterator<Item = Position>) {
         let ends = ends.filter(|end| end.commit > CommitNo(0));
         self.state().ended = ends.collect();
@@ -143,7 +143,7 @@ impl Acknowledged {
         }
     }
 
-    /// A beat of a node was counted as this one, and the directory was at this version then.
+    /// Notes a counted beat of a node, and the directory's version at that time.
     pub(crate) fn saw(&self, node: NodeId, (beat, version): (u64, u64)) {
         let state = &mut *self.state();
         state.known.version = state.known.version.max(version);
@@ -154,7 +154,7 @@ impl Acknowledged {
         }
     }
 
-    /// Says why a beat of this process's node cannot be counted as this one.
+    /// Returns the contradiction if a beat of this process's node cannot have this number.
     pub(crate) fn refuse_beat(&self, node: NodeId, beat: u64) -> Option<Contradiction> {
         let state = self.state();
         let (_, last) = state.node.filter(|(own, last)| *own == node && beat <= *last)?;
@@ -162,7 +162,7 @@ impl Acknowledged {
         Some(Contradiction { why, held: None })
     }
 
-    /// Says why this process's node cannot be unknown.
+    /// Returns the contradiction if this process's node cannot be unknown.
     pub(crate) fn refuse_node(&self, node: NodeId, is_known: bool) -> Option<Contradiction> {
         let is_own = self.state().node.is_some_and(|(own, _)| own == node);
         let why =
@@ -174,8 +174,8 @@ impl Acknowledged {
         self.state().known
     }
 
-    /// The same for a beat. Once the own writer is over, its stream is compared by its seal. A node that has joined again because of it would be
-    /// told to join again for ever.
+    /// Returns the same for a beat. Once the own writer has ended, its stream is checked by its seal instead. Otherwise a node that has
+    /// joined again because of it would be told to join again for ever.
     pub(crate) fn known_of_living(&self) -> Known {
         let known = self.known();
         match self.is_over(known.own.writer) {
@@ -187,7 +187,7 @@ impl Acknowledged {
         }
     }
 
-    /// Why this process has to join again, or to open a writer anew.
+    /// Returns the error for which this process has to join again, or to open a new writer.
     pub(crate) fn rolled_back(&self) -> Option<Error> {
         self.state().rolled_back.clone().map(Error::RolledBack)
     }
@@ -211,8 +211,8 @@ impl Acknowledged {
         self.state().losses.clone()
     }
 
-    /// The server that a writer is used on: another timeline than before is another server. Other engines may have lost what this one rests
-    /// on.
+    /// Notes the timeline of a writer's server. A changed timeline means another server, so other engines may have lost what this one
+    /// relies on.
     pub(crate) fn saw_timeline(&self, writer: WriterId, timeline: &str) {
         let state = &mut *self.state();
         if timeline.is_empty() || state.known.own.writer != writer {
@@ -225,7 +225,7 @@ impl Acknowledged {
         }
     }
 
-    /// Another engine has found a loss since the writer was opened.
+    /// Checks whether another engine has found a loss since the writer was opened.
     pub(crate) fn compare_losses(&self, sent: &Known, found: &ServerAnswer) {
         let state = &mut *self.state();
         if sent.own.writer.0 != 0 && state.known.own.writer == sent.own.writer && found.loss != sent.loss {
@@ -252,7 +252,7 @@ pub(crate) async fn find(client: &impl GenericClient, sent: &Known) -> Result<Se
 }
 
 impl Known {
-    /// Says what the server lacks.
+    /// Returns the contradiction if the server lacks something.
     pub(crate) fn refuse(&self, found: &ServerAnswer, session: &str) -> Result<(), Contradiction> {
         let Position { writer, commit } = self.own;
         let refuse = |why: String, held: Option<u64>| Err(Contradiction { why, held });
@@ -267,7 +267,7 @@ impl Known {
             );
             return refuse(why, Some(found.last));
         }
-        // Where history was removed from it, its stamp is left.
+        // If history was removed from it, its stamp is left.
         let is_same = |header: &Vec<u8>| **header == self.header || stamp(header) == stamp(&self.header);
         if commit.0 != 0 && !found.header.as_ref().is_none_or(is_same) {
             let why = format!("commit {} is not the one that was acknowledged", self.own);
@@ -284,7 +284,7 @@ impl Known {
     }
 }
 
-/// Writer, number, what was synced, and when.
+/// Returns the stamp of a header: writer, number, synced number, and time.
 fn stamp(header: &[u8]) -> Option<&[u8]> {
     header.get(8..40)
 }

@@ -1,8 +1,8 @@
-//! Finds out that the server does not hold any more what it has acknowledged.
+//! Detects a server that no longer holds what it has acknowledged.
 //!
-//! A standby that is promoted, a backup or a snapshot that is put in the server's place may lack the last commits; writers, owners, leases
-//! and beats are rolled back with them. The server itself cannot tell, and its system identifier is the same. So each renewal, beat,
-//! checkpoint and seal asks how far the own stream reaches there, and holds that against what was durable when it was sent.
+//! A promoted standby, a backup or a snapshot in the server's place may lack the last commits; writers, owners, leases and beats are rolled
+//! back with them. The server itself cannot tell, and its system identifier is the same. So each renewal, beat, checkpoint and seal asks
+//! how far the own stream reaches there, and compares that with what was durable when it was sent.
 
 mod acknowledged;
 
@@ -21,7 +21,7 @@ use throng_journal::{CommitNo, Error, Loss, Position, Witness, WriterId};
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 const DOING: &str = "recording what the database has lost";
-/// Losses that are told of at most.
+/// The most losses that are reported.
 const LOSSES_MAX: usize = 16;
 /// Ends of streams that are not reached.
 const LOST: &str = "SELECT k.writer, k.commit, coalesce((SELECT max(c.number) FROM commits c WHERE c.writer = k.writer), 0) FROM \
@@ -31,11 +31,11 @@ const RECORD: &str =
     "INSERT INTO losses (writer, commit, held, timeline, session) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
 const RECORD_COMMIT: &str = "INSERT INTO lost_commits (writer, number, at, entities, keys) VALUES ($1, $2, to_timestamp($3::float8 / 1000000), \
     $4, $5) ON CONFLICT DO NOTHING";
-/// The first eight digits of a name of a file of the write-ahead log. Some hosted servers do not say.
+/// Selects the first eight digits of a file name of the write-ahead log. Some hosted servers do not tell.
 const TIMELINE: &str = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
 impl Database {
-    /// Holds what the server says now against what it has acknowledged.
+    /// Compares the server's present state with what it has acknowledged.
     pub(crate) async fn compare(
         &self,
         client: &impl GenericClient,
@@ -45,7 +45,7 @@ impl Database {
         Ok(sent.refuse(&found, &self.session))
     }
 
-    /// Records what is lost, and ends the writer. What to answer to whoever has found it.
+    /// Records the loss, and ends the writer. Returns the error for the caller that has found it.
     pub(crate) async fn rolled_back(&self, client: &mut Client, found: Contradiction) -> Error {
         let timeline = timeline(client).await;
         let (known, ended, before) = {
@@ -75,7 +75,7 @@ impl Database {
         Error::RolledBack(why)
     }
 
-    /// The losses that were not recorded before.
+    /// Records the loss, and returns the losses that were not recorded before.
     async fn record(
         &self,
         client: &mut Client,
@@ -159,7 +159,7 @@ impl Database {
     }
 }
 
-/// The timeline of the server; nothing where it does not say.
+/// Returns the timeline of the server; empty if it does not tell.
 pub(crate) async fn timeline(client: &Client) -> String {
     let row = client.query_typed_opt(TIMELINE, &[]).await;
     row.ok()

@@ -1,4 +1,4 @@
-//! Making a checkpoint true: one transaction.
+//! Applying a checkpoint in one transaction.
 
 use super::{
     coverage::{Coverage, Maker},
@@ -20,12 +20,12 @@ use throng_journal::{Checkpoint, Error, Position, ShardSet, WriterId};
 use tokio_postgres::Row;
 
 const DOING: &str = "making a checkpoint";
-/// The part of reading commits in what it takes to fill the table `events` from them.
+/// The part of reading commits in the time to fill the table `events` from them.
 const READING: f64 = 0.2;
-/// Selects the shards of an open writer. Nothing more is taken of a sealed one: its engine's states may be behind those that the next owner
-/// of its shards has stored.
+/// Selects the shards of an open writer. Checkpoints of a sealed one are refused, because its engine's states may be older than those that
+/// the next owner of its shards has stored.
 const OPEN: &str = "SELECT shards FROM writers WHERE writer = $1 AND sealed_at IS NULL";
-/// The streams before one that have ended, from one on.
+/// Selects the ended streams before one, from one on.
 const ENDED: &str =
     "SELECT writer, last, shards FROM writers WHERE writer >= $1 AND writer < $2 AND last IS NOT NULL ORDER BY writer";
 const HELD: &str = "SELECT writer, shards FROM writers WHERE writer = ANY($1)";
@@ -50,7 +50,7 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     Err(database.rolled_back(&mut client, lacks).await)
 }
 
-/// Makes it, unless the server lacks what it has acknowledged.
+/// Makes the checkpoint, unless the server lacks what it has acknowledged.
 async fn make(
     database: &Database,
     client: &mut Object,
@@ -78,7 +78,7 @@ async fn make(
     let coverage = Coverage::lock(database, &transaction, (maker, &checkpoint.shards), DOING).await?;
     let mut index = Index::default();
     let mut filling = database.options.events.then(Filling::default);
-    // About what each costs: the table `events` most by far.
+    // The approximate shares of the time; the table `events` takes most by far.
     let read = if filling.is_some() { 0.7 } else { 0.3 };
     let mut ends = checkpoint.sealed;
     if let Some(from) = coverage.missing_events().filter(|_| filling.is_some()) {
@@ -128,7 +128,7 @@ async fn make(
     transaction.commit().await.map_err(failed()).map(Ok)
 }
 
-/// All streams that have ended and may hold records of these shards, from a writer's on.
+/// Returns all ended streams that may hold records of these shards, from a writer's on.
 async fn ended(
     database: &Database,
     transaction: &Transaction<'_>,
@@ -143,7 +143,7 @@ async fn ended(
     Ok(ended.filter_map(|row| position_of(row, 0, 1)).collect())
 }
 
-/// The shards whose records each of these streams may hold, where that is not all.
+/// Returns the shards whose records each of these streams may hold, unless that is all.
 async fn held(
     database: &Database,
     transaction: &Transaction<'_>,
@@ -170,7 +170,7 @@ async fn stream(
 ) -> Result<(), Error> {
     let (mut at, mut filled) = (from, from);
     let share = |at: Position| (at.commit.0 - from.commit.0) as f64 / (to.commit.0 - from.commit.0) as f64;
-    // Of commits whose events are still to be sent only the reading is done.
+    // For commits whose events are still to be sent, only the reading is done.
     let of_filling = if filling.is_some() { READING } else { 1.0 };
     let done = |filled: Position, at: Position| share(filled) + of_filling * (share(at) - share(filled));
     while at.commit < to.commit {
@@ -209,7 +209,7 @@ async fn system(
     rows: &[(Vec<u8>, Option<Vec<u8>>)],
 ) -> Result<(), Error> {
     let failed = || database.failed(DOING);
-    // Of several of one key the last counts.
+    // Of several rows with one key the last counts.
     let last: HashMap<&[u8], Option<&[u8]>> = rows.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
     let (mut keys, mut values, mut removed) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in last {

@@ -1,4 +1,4 @@
-//! The position up to which each shard is covered, and the one up to which its events stand in the table for people.
+//! The position up to which each shard is covered, and the one up to which its events are in the table for people.
 
 use crate::{
     columns::{numbers, position_of},
@@ -9,12 +9,12 @@ use deadpool_postgres::Transaction;
 use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet, WriterId};
 use tokio_postgres::GenericClient;
 
-/// Reads a shard's coverage: from its own row, else from that of all.
+/// Selects a shard's coverage: from its own row, else from the row for all.
 const COVERS: &str = "SELECT s.shard, CASE WHEN v.shard IS NULL THEN c.writer ELSE v.writer END, CASE WHEN v.shard IS NULL THEN c.commit \
     ELSE v.commit END, CASE WHEN v.shard IS NULL THEN c.events_writer ELSE v.events_writer END, CASE WHEN v.shard IS NULL THEN \
     c.events_commit ELSE v.events_commit END FROM checkpoint c CROSS JOIN unnest($1::int[]) s(shard) LEFT JOIN LATERAL (SELECT * FROM \
     covers WHERE covers.shard = s.shard) v ON true";
-/// Locks the shards' rows, so that two checkpoints of one shard cannot be made at a time; those of other shards can.
+/// Locks the shards' rows, so that checkpoints of one shard are made one after the other; those of other shards can run concurrently.
 const LOCK: &str = "SELECT FROM covers WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
 const LOCK_ALL: &str = "SELECT FROM checkpoint FOR UPDATE";
 const SET: &str = "INSERT INTO covers (shard, writer, commit, events_writer, events_commit) SELECT s, $2, $3, e.writer, e.commit FROM \
@@ -40,9 +40,9 @@ struct Reach {
 /// The maker of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
-    /// An engine that is alone: what it covers is said of all shards in one row.
+    /// An engine outside a cluster: one row has the coverage of all shards.
     Alone,
-    /// A node of a cluster: beside others, which cover other shards.
+    /// A node of a cluster, where others cover other shards.
     Node,
 }
 
@@ -73,7 +73,7 @@ impl Coverage {
         Ok(Self { shards, of })
     }
 
-    /// Keeps others from making a checkpoint of the same shards, and reads what is covered.
+    /// Locks the shards against other checkpoints, and reads what is covered.
     pub(super) async fn lock(
         database: &Database,
         transaction: &Transaction<'_>,
@@ -108,7 +108,7 @@ impl Coverage {
         self.of.get(usize::from(shard.0)).copied().unwrap_or_default()
     }
 
-    /// Returns a pair: true if the record is to be indexed, and true if it is to stand in the table for people.
+    /// Returns two flags: the record has to be indexed, and it has to be added to the table for people.
     pub(super) fn wants(&self, record: &Record<'_>, at: Position) -> (bool, bool) {
         let reach = self.of(record.shard);
         let is_after = |upto: Option<Position>| upto.is_none_or(|upto| upto < at);
@@ -116,15 +116,15 @@ impl Coverage {
         (is_own && is_after(reach.covers), is_own && is_after(reach.events))
     }
 
-    /// The first writer whose events are missing in the table for people, although they are covered: it was not filled then.
+    /// Returns the first writer whose covered events are missing in the table for people, because it was not filled at that time.
     pub(super) fn missing_events(&self) -> Option<WriterId> {
         let reaches = self.shards.iter().map(|shard| self.of(shard));
         let behind = reaches.filter(|reach| reach.events < reach.covers);
         behind.map(|reach| reach.events.unwrap_or_default().writer).min()
     }
 
-    /// The part of a stream that is to be read, which ends here and may hold records of these (`None`: of all): what is not covered, or, where the table for people is filled, does not stand
-    /// there yet.
+    /// Returns the part of a stream to be read, which ends here and may hold records of these (`None`: of all): what is not covered or, if
+    /// the table for people is filled, is missing there.
     pub(super) fn stretch(&self, end: Position, of: Option<&ShardSet>, fills: bool) -> Option<(Position, Position)> {
         let begin = |upto: Option<Position>| match upto {
             Some(upto) if upto.writer == end.writer => upto.commit,
@@ -144,7 +144,7 @@ impl Coverage {
         (commit < end.commit).then_some((Position { commit, ..end }, end))
     }
 
-    /// Says that all of them are covered up to here, and stand in the table for people if it was filled.
+    /// Records that all of them are covered up to here, and are in the table for people if it was filled.
     pub(super) async fn set(
         &self,
         database: &Database,
@@ -169,7 +169,7 @@ impl Coverage {
                 .execute(SET_ALL, &[&writer, &commit, &events_writer, &events_commit])
                 .await
                 .map_err(failed())?;
-            // Nodes before may have filled the table differently far: one row cannot say that.
+            // Nodes may have filled the table up to different positions, which one row cannot express.
             if self.shards.iter().all(|shard| events(shard) == least) {
                 transaction.execute(CLEAR, &[]).await.map_err(failed())?;
                 return Ok(());

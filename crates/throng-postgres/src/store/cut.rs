@@ -1,4 +1,4 @@
-//! Taking the beginnings of histories out of the index and out of the table `events`, and all that is stored of whoever is gone.
+//! Removing the beginnings of histories from the index and the table `events`, and all rows of removed entities.
 
 use super::places::without_first;
 use crate::database::Database;
@@ -7,7 +7,7 @@ use throng_journal::{Cut, Error};
 use tokio_postgres::types::ToSql;
 
 const DOING: &str = "removing history";
-/// Entities of one statement.
+/// The entities of one statement.
 const ENTITIES: usize = 512;
 
 const FIND: &str = "SELECT u.n, e.entity FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
@@ -20,7 +20,7 @@ const PLACES: &str = "DELETE FROM places p USING unnest($1::bigint[], $2::bigint
     p.last <= u.upto";
 const EVENTS: &str = "DELETE FROM events e USING unnest($1::text[], $2::text[], $3::bigint[]) u(kind, id, upto) WHERE e.kind = u.kind \
     COLLATE \"C\" AND e.id = u.id COLLATE \"C\" AND e.seq <= u.upto";
-/// A newer state is of the entity that was created anew, and keeps its row in `entities`.
+/// A newer state belongs to the entity that was created anew, and keeps its row in `entities`.
 const STATES: &str = "DELETE FROM states s USING unnest($1::bigint[], $2::bigint[]) u(entity, upto) WHERE s.entity = u.entity AND \
     s.seq <= u.upto";
 const GONE: &str = "DELETE FROM entities e USING unnest($1::bigint[], $2::bigint[]) u(entity, upto) WHERE e.entity = u.entity AND \
@@ -73,7 +73,7 @@ async fn cut_part(database: &Database, transaction: &Transaction<'_>, cuts: &[Cu
     Ok(())
 }
 
-/// Rows that hold events before the cut and after it keep those after it.
+/// Removes the events before the cut from rows that also hold later ones.
 async fn shorten(
     database: &Database,
     transaction: &Transaction<'_>,

@@ -20,9 +20,9 @@ const COLUMNS: i16 = 11;
 const DOING: &str = "filling the table events";
 /// Bytes of commits read at once while the table catches up.
 const BATCH_BYTES: usize = 8 << 20;
-/// Bytes of commits whose events are put in order together: twenty thousand small ones.
+/// The bytes of commits whose events are sorted together: twenty thousand small ones.
 const GATHERED_BYTES: usize = 2 << 20;
-/// Counted for an event beside its names and its body, about as in a commit.
+/// The bytes counted for an event besides its names and its body, about as in a commit.
 const ENTRY_BYTES: usize = 16;
 
 /// The payloads that are taken for JSON that PostgreSQL takes too.
@@ -30,14 +30,14 @@ const ENTRY_BYTES: usize = 16;
 enum Trust {
     /// Any valid JSON.
     Syntax,
-    /// JSON without the character 0, half a surrogate pair, or a number beyond all measure.
+    /// JSON without the character 0, half a surrogate pair, or an excessive number.
     Values,
-    /// None: `jsonb` refused one all the same.
+    /// None, because `jsonb` refused one nevertheless.
     Nothing,
 }
 
-/// Commits whose events are to be sent together, in the order of the table's index: the index costs more than all else, and half as much
-/// where each of its pages is written once for many rows.
+/// Commits whose events are to be sent together, in the order of the table's index. The index costs more than everything else, and half as
+/// much if each of its pages is written once for many rows.
 #[derive(Default)]
 pub(super) struct Filling {
     commits: Vec<Commit>,
@@ -54,7 +54,7 @@ impl Filling {
         self.bytes >= GATHERED_BYTES
     }
 
-    /// Sends them, or what is wanted of them.
+    /// Sends their events, or those of them that are wanted.
     pub(super) async fn flush(
         &mut self,
         database: &Database,
@@ -73,14 +73,14 @@ impl Filling {
     }
 }
 
-/// An event, and the commit it came with.
+/// An event, and its commit.
 struct Event<'a> {
     stamp: Stamp,
     record: Record<'a>,
 }
 
-/// The events that are wanted, in the order of the index. Those of an entity come in order already: grouped first, there are few names to
-/// compare, which else took the processor from the commands beside it for tens of milliseconds at a time.
+/// Returns the wanted events, in the order of the index. An entity's events are in order already. Grouping them first leaves few names to
+/// compare; otherwise sorting would take the processor from commands for tens of milliseconds at a time.
 fn events<'a>(commits: &'a [Commit], wanted: Option<&Coverage>) -> Result<Vec<Event<'a>>, Error> {
     let mut of_entities: HashMap<(&str, &str), Vec<Event<'a>>> = HashMap::new();
     for commit in commits {
@@ -114,9 +114,9 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends the events. A body that `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
+    /// Sends the events. A body that `jsonb` refuses is stored as `base64` in the column `metadata`; it never fails a checkpoint.
     async fn send(&self, events: &[Event<'_>]) -> Result<(), Error> {
-        // One for all batches: with more than 64 a transaction makes the snapshots of all other sessions dear.
+        // One savepoint for all batches: with more than 64 a transaction makes the snapshots of all other sessions expensive.
         self.run("SAVEPOINT events").await?;
         let mut left = events;
         while !left.is_empty() {
@@ -190,7 +190,7 @@ impl Sending<'_> {
     }
 }
 
-/// A data exception, or a limit of the server's program: another row would go.
+/// True for a data exception, or a limit of the server's program, which another row would not cause.
 fn is_about_values(error: &tokio_postgres::Error) -> bool {
     error
         .code()
@@ -232,7 +232,7 @@ fn is_json(body: &[u8], trust: Trust) -> bool {
     }
 }
 
-/// Fills the table up to what the store covers, when it was switched off before. In steps, each a transaction of its own.
+/// Fills the table up to what the store covers, after it was switched off. Each step is a transaction.
 pub(super) async fn catch_up(database: &Database, client: &mut Object) -> Result<(), Error> {
     let failed = || database.failed(DOING);
     loop {

@@ -10,13 +10,13 @@ use std::collections::HashMap;
 use throng_journal::{Address, Commit, Error, MissingEvents, Position, RecordKind, StoredState, WriterId};
 
 const DOING: &str = "making a checkpoint";
-/// Gathered in memory before it is written to the transaction.
+/// The most bytes gathered in memory before they are written to the transaction.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
-/// Counted for an entity's entry beside its packed places.
+/// The bytes counted for an entity's entry besides its packed places.
 const ENTITY_BYTES: usize = 200;
-/// Entities looked up, and written, with one statement.
+/// The entities that are looked up, or written, with one statement.
 const ENTITIES: usize = 512;
-/// States written with one statement.
+/// The bytes of states written with one statement.
 const STATES_BYTES: usize = 256 << 10;
 
 const NUMBERS: &str = "SELECT nextval('entity_numbers') FROM generate_series(1, $1::bigint)";
@@ -45,7 +45,7 @@ struct Gathered {
     ended: u64,
 }
 
-/// Its number in the table, and its last event there.
+/// An entity's number in the table, and its last event there.
 type Head = (u64, u64);
 
 #[derive(Default)]
@@ -158,7 +158,7 @@ impl Index {
             let mut fresh = numbers(database, transaction, &heads).await?;
             for ((key, entity), head) in part.iter().zip(heads) {
                 let before = head.map_or(0, |(_, seq)| seq);
-                // What came before the first that is left is gone, and a state says what it was.
+                // Earlier events than the first one left were removed, and a state replaces them.
                 if entity.first != before + 1 && before > 0 && entity.state.is_none() {
                     let (kind, id) = parts(key);
                     let of = Address::new(kind, String::from_utf8_lossy(id));
@@ -188,7 +188,7 @@ impl Index {
         pacer: &Pacer<'_>,
         states: &[StoredState],
     ) -> Result<(), Error> {
-        // Of several of one entity the last counts, and one statement may not touch a row twice.
+        // Of several states of one entity the last counts, and one statement may not touch a row twice.
         let last: HashMap<&Address, &StoredState> = states.iter().map(|state| (&state.address, state)).collect();
         let mut states: Vec<&StoredState> = last.into_values().collect();
         states.sort_unstable_by(|one, other| one.address.cmp(&other.address));
@@ -292,7 +292,7 @@ async fn write(
     send(database, transaction, PLACES, places).await
 }
 
-/// Writes the states that the commits themselves hold, where no newer ones are stored.
+/// Writes the states in the commits themselves, unless newer ones are stored.
 async fn write_states(
     database: &Database,
     transaction: &Transaction<'_>,
@@ -330,7 +330,7 @@ async fn send(
     copy::send(sink, rows.finish()).await.map_err(database.failed(DOING))
 }
 
-/// Numbers for those that have none yet. Those of a checkpoint that fails are never given.
+/// Reserves numbers for entities without one. Those of a failed checkpoint are not used.
 async fn numbers(
     database: &Database,
     transaction: &Transaction<'_>,
@@ -347,7 +347,7 @@ async fn numbers(
     Ok(numbers.into_iter())
 }
 
-/// The entities' rows, in the order asked.
+/// Reads the entities' rows, in the requested order.
 async fn find<'a>(
     database: &Database,
     transaction: &Transaction<'_>,

@@ -1,4 +1,4 @@
-//! The store: what can be rebuilt from the journal, written at checkpoints.
+//! The store: data that can be rebuilt from the journal, written at checkpoints.
 
 mod advance;
 mod coverage;
@@ -19,7 +19,7 @@ use throng_journal::{
 use tokio::sync::mpsc;
 use tokio_postgres::{Row, types::ToSql};
 
-/// Rows handed over at once from the connection to whoever asked.
+/// The rows passed from the connection to the asker at once.
 const BATCH_ROWS: usize = 1_024;
 const BATCHES_WAITING: usize = 4;
 
@@ -36,7 +36,7 @@ impl PostgresStore {
         Self { database }
     }
 
-    /// The rows of a statement, batch by batch, never all in memory.
+    /// Returns the rows of a statement, batch by batch, never all in memory.
     fn rows(
         &self,
         doing: &'static str,
@@ -47,7 +47,7 @@ impl PostgresStore {
         let database = Arc::clone(&self.database);
         self.database.threads.spawn(async move {
             if let Err(error) = give_rows(&database, doing, statement, &parameters, &give).await {
-                // Whoever asked may have gone.
+                // The asker may have gone.
                 let _ = give.send(Err(error)).await;
             }
         });
@@ -83,10 +83,10 @@ async fn give_rows(
     Ok(())
 }
 
-/// The key at which the rows begin that come after one and begin with a prefix.
+/// Returns the first possible key that comes after another and begins with a prefix.
 fn first_row(prefix: &[u8], after: &[u8]) -> Vec<u8> {
     match begin_of_rows(prefix, after) {
-        // The next key there can be.
+        // The next possible key.
         Bound::Excluded(after) => [after, &[0]].concat(),
         Bound::Included(_) | Bound::Unbounded => prefix.to_vec(),
     }
@@ -240,11 +240,11 @@ impl Store for PostgresStore {
     }
 }
 
-/// Removes some of the rows between two keys, and says which was the last.
+/// Removes some of the rows between two keys, and returns the last one's key.
 const REMOVE: &str = "WITH gone AS (DELETE FROM system WHERE key IN (SELECT key FROM system WHERE key >= $1 AND ($2::bytea IS NULL \
      OR key < $2) ORDER BY key LIMIT $3) RETURNING key) SELECT key FROM gone ORDER BY key DESC LIMIT 1";
 
-/// The first key behind all that begin with a prefix; `None`: there is none.
+/// Returns the first key after all that begin with a prefix; `None`: there is none.
 fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();

@@ -1,11 +1,11 @@
-//! Keeps a checkpoint to its pace: what is done is held against the time that has passed.
+//! Keeps a checkpoint to its pace, by comparing the progress with the time that has passed.
 
 use std::time::{Duration, Instant};
 use throng_journal::Pace;
 
-/// The time between two looks during a pause: the checkpoint may become urgent meanwhile.
+/// The interval of checks during a pause, because the checkpoint may become urgent.
 const LOOK: Duration = Duration::from_millis(20);
-/// The bytes of commits read and sent at once: few while there is time, so that nobody beside it waits long for a processor.
+/// The bytes of commits read and sent at once: few while there is time, so that other work need not wait long for a processor.
 const BATCH_BYTES: usize = 8 << 20;
 const BATCH_BYTES_PACED: usize = 64 << 10;
 
@@ -13,7 +13,7 @@ const BATCH_BYTES_PACED: usize = 64 << 10;
 pub(super) struct Pacer<'a> {
     pace: &'a Pace,
     begun: Instant,
-    /// The begin and end of this part in the whole, which goes from 0 to 1.
+    /// The beginning and end of this part in the whole, which goes from 0 to 1.
     from: f64,
     to: f64,
 }

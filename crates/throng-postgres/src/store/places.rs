@@ -36,12 +36,12 @@ pub(super) fn pack(row: &mut Vec<u8>, record: &Record<'_>, at_micros: i64) {
     row.extend_from_slice(&record.place.len.to_le_bytes());
     row.extend_from_slice(&crc32c::crc32c(record.body).to_le_bytes());
     row.extend_from_slice(&record.version.to_le_bytes());
-    // A commit's directory has one byte for it too.
+    // A commit's directory also has one byte for it.
     row.push(record.name.len() as u8);
     row.extend_from_slice(record.name.as_bytes());
 }
 
-/// The events of a row; `None` if it is not what was packed.
+/// Returns the events of a row; `None` if it is malformed.
 pub(super) fn unpack(mut row: &[u8]) -> Option<Vec<Entry>> {
     let mut entries = Vec::new();
     while !row.is_empty() {
@@ -63,7 +63,7 @@ pub(super) fn unpack(mut row: &[u8]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-/// A row without its events up to a number, `last` being that of its last one; `None` if it is not what was packed.
+/// Returns a row without its events up to a number, where `last` is that of its last one; `None` if it is malformed.
 pub(super) fn without_first(mut row: &[u8], last: u64, upto: u64) -> Option<&[u8]> {
     let events = unpack(row)?.len() as u64;
     let mut seq = (last + 1).checked_sub(events)?;

@@ -38,8 +38,8 @@ pub(super) async fn load(database: &Database, address: &Address, state_version: 
     }
 }
 
-/// True for an error that a removal explains: the event may have gone between the look at the index and the read, and the index does not
-/// hold it any more.
+/// True for an error that a removal explains: the event may have been removed between the look at the index and the read, and is no longer
+/// in the index.
 fn may_be_gone(error: &Error) -> bool {
     matches!(error, Error::Row { .. } | Error::Damaged { .. } | Error::NoCommit(_))
 }
@@ -59,7 +59,7 @@ async fn try_load(database: &Database, address: &Address, state_version: u16) ->
         bytes: row.get(5),
     });
     let state = match state {
-        // Of another version it is of use only where there is no other way back.
+        // A state of another version is used only if there is no other way to load the entity.
         Some(state) if state.version != state_version => {
             let first = events(database, &client, (address, head), 0, (1, usize::MAX)).await?;
             let is_whole = head.1 == 0 || first.first().is_some_and(|first| first.seq == 1);
@@ -103,7 +103,7 @@ async fn try_history(
     events(database, &client, (address, head), after, most).await
 }
 
-/// An entity's events after a sequence number, up to its last one at the checkpoint.
+/// Returns an entity's events after a sequence number, up to its last one at the checkpoint.
 async fn events(
     database: &Database,
     client: &Object,
@@ -128,7 +128,7 @@ async fn events(
                 if number < due {
                     continue;
                 }
-                // What came before the first that is left is gone.
+                // Earlier events than the first one left were removed.
                 if found.is_empty() && wanted.is_empty() {
                     (due, before) = (number, number);
                 }
@@ -156,7 +156,7 @@ async fn events(
     Ok(found)
 }
 
-/// Adds events to what was found, the first of them under this number.
+/// Adds events to those found, the first of them with this number.
 async fn bodies(
     database: &Database,
     client: &Object,

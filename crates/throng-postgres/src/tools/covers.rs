@@ -15,10 +15,10 @@ const DOING: &str = "looking at the store";
 /// The position up to which each shard is covered.
 #[derive(Default)]
 pub(super) struct Covers {
-    /// The position of all shards that are not among the others.
+    /// The position of all shards without one of their own.
     all: Option<Position>,
     nodes: Vec<(Position, ShardSet)>,
-    /// Events that were indexed, of all entities.
+    /// The number of indexed events, of all entities.
     pub(super) events: u64,
 }
 
@@ -46,7 +46,7 @@ impl Covers {
     }
 }
 
-/// Reads the coverage as it was at one time.
+/// Reads the coverage at one moment.
 async fn read(client: &mut tokio_postgres::Client) -> Result<Covers, tokio_postgres::Error> {
     let transaction = client
         .build_transaction()

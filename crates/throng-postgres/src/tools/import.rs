@@ -1,4 +1,4 @@
-//! Taking a history in: one transaction, so that it is there whole or not at all.
+//! Importing a history in one transaction, so that it is complete or not there at all.
 
 use super::walk::PATIENCE;
 use crate::{
@@ -15,10 +15,10 @@ const DOING: &str = "importing into PostgreSQL";
 const COPY: &str = "COPY commits (writer, number, shards, body) FROM STDIN (FORMAT binary)";
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Refuses a journal that a service uses: its end would be missing.
+/// Refuses a journal that a service uses, because its end would be missing.
 ///
 /// # Errors
-/// [`Error::InUse`]; not reachable, or no journal there.
+/// [`Error::InUse`]; or the server cannot be reached, or there is no journal.
 pub fn refuse_in_use(options: &PostgresOptions) -> Result<(), Error> {
     let database = Database::look(options.clone())?;
     let task = Arc::clone(&database);
@@ -42,7 +42,7 @@ pub fn refuse_in_use(options: &PostgresOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// An import under way: begun, given writers and their commits in order, and [finished](Self::finish). Dropped before, it
+/// An import under way. It is given writers and their commits in order, and then [finished](Self::finish). If it is dropped before, it
 /// leaves nothing.
 pub struct Import {
     database: Arc<Database>,
@@ -52,7 +52,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// Makes the schema ready.
+    /// Begins an import, creating the schema if necessary.
     ///
     /// # Errors
     /// [`Error::Backend`]: there is a journal already, or the server cannot be reached, or refuses.
@@ -86,7 +86,7 @@ impl Import {
         })
     }
 
-    /// A writer's stream begins.
+    /// Begins a writer's stream.
     ///
     /// # Errors
     /// [`Error::Backend`]: the writer does not follow the one before, or the server refuses.
@@ -111,7 +111,7 @@ impl Import {
         })
     }
 
-    /// The stream's next commit. Returns its buffer.
+    /// Adds the stream's next commit. Returns its buffer.
     ///
     /// # Errors
     /// [`Error::Backend`]: the server refuses the commit, or cannot be reached.
@@ -131,10 +131,10 @@ impl Import {
         Ok(commit.into_buffer())
     }
 
-    /// Makes it true.
+    /// Commits the import.
     ///
     /// # Errors
-    /// [`Error::Backend`] of the server; nothing of the import is there then.
+    /// [`Error::Backend`] of the server; then nothing was imported.
     pub fn finish(mut self) -> Result<(), Error> {
         self.end_writer()?;
         self.run(|client| async move { client.batch_execute("COMMIT; ANALYZE commits").await })

@@ -1,4 +1,4 @@
-//! Looking at what a schema holds.
+//! Inspection of a schema.
 
 use super::{
     covers::Covers,
@@ -11,7 +11,7 @@ use throng_journal::{
     tools::{Contents, InspectOptions},
 };
 
-/// A table of the journal's schema, and what it takes.
+/// A table of the journal's schema, with its size.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TableLine {
     /// The table's name, without its schema.
@@ -34,7 +34,7 @@ pub struct Inspection {
     pub contents: Contents,
 }
 
-/// Looks through a schema's history. Reads all of it, changes nothing.
+/// Inspects a schema's history. It reads all of it and changes nothing.
 ///
 /// # Errors
 /// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version.

@@ -21,10 +21,10 @@ pub struct Losses {
     pub losses: Vec<LossLine>,
 }
 
-/// Acknowledged commits that the database does not hold any more.
+/// Acknowledged commits that the database no longer holds.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct LossLine {
-    /// The last commit that was acknowledged, `writer.commit`.
+    /// The last acknowledged commit, `writer.commit`.
     pub acknowledged: String,
     /// The last one of its stream that is there; commit 0: none.
     pub held: String,
@@ -34,7 +34,7 @@ pub struct LossLine {
     pub timeline: String,
     /// When an engine found it.
     pub found_at: String,
-    /// When it was accepted; none: no engine starts.
+    /// The time at which it was accepted; `None`: no engine starts.
     pub accepted_at: Option<String>,
     /// The contents of the lost commits, as far as the engine still knew.
     pub commits: Vec<LostCommitLine>,
@@ -45,15 +45,15 @@ pub struct LossLine {
 pub struct LostCommitLine {
     /// The position, `writer.commit`.
     pub position: String,
-    /// When it was made.
+    /// The time at which it was made.
     pub at: String,
     /// Entities of which it held records, as `kind/id`.
     pub entities: Vec<String>,
-    /// Idempotency keys of the commands in it: asked again under them, they are executed again.
+    /// The idempotency keys of its commands. A repetition under one of them is executed again.
     pub keys: Vec<String>,
 }
 
-/// Lists the losses of acknowledged commits that engines have found in a schema's history, with what was in them.
+/// Lists the losses of acknowledged commits that engines have found in a schema's history, with their contents.
 ///
 /// # Errors
 /// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version.
@@ -94,7 +94,7 @@ pub fn losses(options: &PostgresOptions) -> Result<Losses, Error> {
     })
 }
 
-/// Losses that nobody has accepted.
+/// Returns the losses that no operator has accepted.
 pub(super) fn open(options: &PostgresOptions) -> Result<Vec<Loss>, Error> {
     let found = losses(options)?;
     let open = found.losses.iter().filter(|loss| loss.accepted_at.is_none());

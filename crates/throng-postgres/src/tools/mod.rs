@@ -1,4 +1,4 @@
-//! Tools for a schema: what `throng journal … postgres://…` runs. All but [`Import`] only read, also beside a running engine.
+//! Tools for a schema, which `throng journal … postgres://…` runs. All except [`Import`] only read, even beside a running engine.
 
 mod covers;
 mod import;

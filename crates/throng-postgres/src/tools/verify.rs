@@ -11,8 +11,8 @@ use throng_journal::{
     tools::{Finding, Verification},
 };
 
-/// Checks every commit's checksum, that commits follow one another without a gap, that each entity's events do, and that the
-/// store knows as many entities and events as there are up to its checkpoint. Holds one entry an entity in memory.
+/// Checks every commit's checksum, that commits are consecutive, that each entity's events are, and that the store has as many entities and
+/// events as there are up to its checkpoint. Keeps one entry for each entity in memory.
 ///
 /// # Errors
 /// [`Error::Backend`]: there is no journal, or the server cannot be reached. [`Error::OtherVersion`]: another version. Damage is a finding,

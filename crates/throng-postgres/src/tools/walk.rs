@@ -1,4 +1,4 @@
-//! Reading all of a schema's history, and going on behind what cannot be read.
+//! Reading all of a schema's history, continuing after what cannot be read.
 
 use crate::{
     PostgresOptions,
@@ -10,7 +10,7 @@ use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
 use tokio::sync::mpsc;
 
 const DOING: &str = "reading the journal";
-/// Bytes of commits read at once; at least one commit.
+/// The bytes of commits read at once; at least one commit.
 const PAGE_BYTES: usize = 8 << 20;
 const PAGES_WAITING: usize = 2;
 
@@ -28,7 +28,7 @@ pub enum HistoryPart<'a> {
     },
     /// A whole commit.
     Commit(&'a Commit),
-    /// A row that is not what was written, or is missing.
+    /// A row that is damaged or missing.
     Damage(Error),
 }
 
@@ -41,7 +41,8 @@ enum Found {
 /// Reads everything that was committed when each stream was reached.
 ///
 /// # Errors
-/// [`Error::Backend`]: there is no journal, or the server cannot be reached. Otherwise the visitor's errors. Damage is shown, not an error.
+/// [`Error::Backend`]: there is no journal, or the server cannot be reached. Otherwise the visitor's error. Damage is passed to the
+/// visitor.
 pub fn walk(
     options: &PostgresOptions,
     visit: &mut dyn FnMut(HistoryPart<'_>) -> Result<(), Error>,
@@ -51,7 +52,7 @@ pub fn walk(
     let task = Arc::clone(&database);
     database.threads.spawn(async move {
         if let Err(error) = read(&task, &give).await {
-            // Whoever reads may have had enough.
+            // The reader may have stopped.
             let _ = give.send(Err(error)).await;
         }
     });

@@ -1,4 +1,4 @@
-//! The context of a service at work: its abilities beside changing itself.
+//! The context of a running service: what it can do besides changing itself.
 
 use std::{
     mem,
@@ -13,12 +13,12 @@ use crate::{
     reply::{AskError, Reply},
 };
 
-/// A service has as many timers and asks as it may.
+/// The service has reached its limit of timers or requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a service has at most {ASKS_AND_TIMERS_MAX} timers and asks at a time; cancel some, or ask less at once")]
 pub struct TooMany;
 
-/// Timers, and asking others.
+/// A service's timers, and its requests to others.
 pub struct Context<M> {
     pub(super) timers: Timers<M>,
     pub(super) outcomes: Arc<Outcomes<M>>,
@@ -26,15 +26,15 @@ pub struct Context<M> {
     pub(super) is_stopping: bool,
 }
 
-/// Answers that have come meanwhile, to be received as messages. As many as there are asks at most.
+/// Answers that have arrived, to be received as messages. There are at most as many as requests.
 pub(super) struct Outcomes<M> {
     /// Any thread adds; the runner takes all of them.
     come: Mutex<Vec<Outcome<M>>>,
-    /// Set once, when the service starts. Called without a lock, because waking may run the service.
+    /// Set once, when the service starts. Called without the lock held, because waking may run the service.
     wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-/// The ask's deadline, and how to make a message of its answer on the asker's own thread.
+/// The request's deadline, and a function that makes a message of its answer on the asker's own thread.
 type Outcome<M> = (TimerId, Box<dyn FnOnce() -> M + Send>);
 
 impl<M> Outcomes<M> {
@@ -73,13 +73,13 @@ impl<M: Send + 'static> Context<M> {
         }
     }
 
-    /// When the batch at work began, or the timer was looked at.
+    /// Returns when the present batch began, or the timers were checked.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Receives the message once, after this time. In place, not before the next message or
+    /// Has the service receive the message once, after this time. A service in place receives it not before its next message or
     /// [`Running::turn`](super::Running::turn).
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl<M: Send + 'static> Context<M> {
         self.timers.set(self.now, time, Due::Once(message)).ok_or(TooMany)
     }
 
-    /// Receives a message every so often, at least a millisecond apart. One that is late by several intervals comes once.
+    /// Has the service receive a message at this interval, of at least a millisecond. After a delay of several intervals it comes once.
     ///
     /// # Errors
     /// [`TooMany`]: there are too many timers.
@@ -96,21 +96,21 @@ impl<M: Send + 'static> Context<M> {
         self.timers.every(self.now, interval, Box::new(make)).ok_or(TooMany)
     }
 
-    /// Cancels a timer; says whether it was still to come.
+    /// Cancels a timer; returns true if it was still to come.
     pub fn cancel(&mut self, timer: TimerId) -> bool {
         self.timers.cancel(timer)
     }
 
-    /// Ends the service when all that was sent so far has been received.
+    /// Ends the service once all messages sent so far have been received.
     pub fn stop(&mut self) {
         self.is_stopping = true;
     }
 
-    /// Asks another service without waiting: exactly one message comes of it, made by `then` on this service's own thread,
-    /// with the answer, or why there is none, at the latest after `limit`.
+    /// Sends a request to another service without waiting. It results in exactly one message to this service, made by `then` on this
+    /// service's own thread, from the answer, or from the reason why there is none, at the latest after `limit`.
     ///
     /// # Errors
-    /// [`TooMany`]: there are too many asks; nothing was sent.
+    /// [`TooMany`]: there are too many requests; nothing was sent.
     pub fn ask<N, T>(
         &mut self,
         address: &mut Address<N>,
@@ -142,7 +142,7 @@ impl<M: Send + 'static> Context<M> {
                 let full = Box::new(move || then(Err(AskError::Full)));
                 self.outcomes.add((timer, full));
             }
-            // Its reply says now that there is no answer, and nobody hears it.
+            // Its reply reports the missing answer, which is ignored.
             drop(unsent);
         }
         Ok(())

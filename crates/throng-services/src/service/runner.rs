@@ -1,4 +1,4 @@
-//! A service at work: batches and the time go in, its hooks are called, panics are caught. Knows no thread and no queue.
+//! A running service: batches and the time go in, its hooks are called, panics are caught. It knows no thread and no queue.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,12 +12,12 @@ use std::{
 use super::{Context, OnPanic, Service};
 use crate::stats::{Counter, Level, Stats, Timing};
 
-/// Timers fired before the next look at the queue.
+/// The most timers fired before the next look at the queue.
 const FIRED_MAX: usize = 1_024;
 
 pub(crate) struct Runner<S: Service> {
     factory: Box<dyn FnMut() -> S + Send>,
-    /// `None` before the start and after the end.
+    /// The service; `None` before the start and after the end.
     service: Option<S>,
     context: Context<S::Message>,
     limit_items: usize,
@@ -81,7 +81,7 @@ impl<S: Service> Runner<S> {
         Arc::clone(&self.counts)
     }
 
-    /// Calls this when there is something to do that is not a message.
+    /// Sets the function that is called when there is work other than a message.
     pub(crate) fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.context.outcomes.wake_by(wake);
     }
@@ -115,7 +115,7 @@ impl<S: Service> Runner<S> {
         self.context.timers.next_at()
     }
 
-    /// Receives a batch of so many items; so many more wait.
+    /// Receives a batch of this many items, while others wait.
     pub(crate) fn batch(
         &mut self,
         mut messages: impl Iterator<Item = S::Message>,
@@ -156,7 +156,7 @@ impl<S: Service> Runner<S> {
         }
     }
 
-    /// Receives what came of asks, and the timers that are due; says whether there was any.
+    /// Receives outcomes of requests, and due timers; returns true if there were any.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         self.context.now = now;
         let mut did = false;
@@ -212,7 +212,7 @@ impl<S: Service> Runner<S> {
         self.count_panic();
         if self.on_panic == OnPanic::Restart {
             let broken = self.service.take();
-            // What is broken may break again while it is dropped.
+            // A broken service may panic again while it is dropped.
             drop(catch_unwind(AssertUnwindSafe(|| drop(broken))));
             self.since_limit = 0;
             self.start(self.context.now);

@@ -19,17 +19,17 @@ use crate::{address::Address, in_place::Local, park};
 /// The counts of a service so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages received, with those that crashed; not those of timers and answers to its asks.
+    /// The messages received, including those that panicked, but not those of timers and answers.
     pub received: u64,
-    /// Batches they came in.
+    /// The batches in which they came.
     pub batches: u64,
-    /// Panics, in hooks and timers, too.
+    /// Panics of handlers, hooks and timers.
     pub panics: u64,
-    /// Times it was made anew after one.
+    /// The number of times the factory made the service again after a panic.
     pub restarts: u64,
 }
 
-/// A service that runs. Dropped, it stops by itself, and nobody waits for that.
+/// A running service. Dropping this stops it without waiting.
 pub struct Running<M: Send + 'static> {
     name: String,
     address: Address<M>,
@@ -65,13 +65,13 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// The name it was set up with, which its threads and statistics have, too.
+    /// Returns the name it was set up with. Its thread and its statistics carry the same name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// An address of it.
+    /// Returns an address that sends to this service.
     #[must_use]
     pub fn address(&self) -> Address<M> {
         self.address.clone()
@@ -88,21 +88,22 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// Does what is due in place: timers, answers to asks. A service with a thread does so by itself.
+    /// Runs what is due in a service [in place](super::Setup::in_place): timers and answers to asks. A service with a thread does this
+    /// itself.
     pub fn turn(&self) {
         if let Body::Here(place) = &self.body {
             place.turn();
         }
     }
 
-    /// Stops it: what was handed over before is received first, then [`Service::stopped`] is called. Returns when that is done
-    /// and the thread has ended. What is sent meanwhile may be received or not; asks are told.
+    /// Stops the service: it receives what was handed over before, then [`Service::stopped`] is called. Returns once that is done and the
+    /// thread has ended. A message sent meanwhile may or may not be received; its asker is told if not.
     pub fn stop(mut self) -> Counts {
         self.signal();
         if let Body::Thread(_, thread) = &mut self.body
             && let Some(thread) = thread.take()
         {
-            // The loop catches the service's panics; one of its own was reported when it happened.
+            // The loop catches the service's panics. A panic of the loop itself was reported when it happened.
             drop(thread.join());
         }
         self.counts()
@@ -169,7 +170,7 @@ pub(super) fn start<S: Service>(
     })
 }
 
-/// Since when nothing has come, and whether the service knows.
+/// The time since the last message, and whether [`Service::idle`] was called for it.
 #[derive(Clone, Copy)]
 enum Quiet {
     Not,
@@ -183,7 +184,7 @@ fn run<S: Service>(mut runner: Runner<S>, mut receiver: Receiver<S::Message>, si
     runner.start(Instant::now());
     let mut quiet = Quiet::Not;
     while runner.is_alive() {
-        // Read before the queue is: what was handed over before the signal is in the queue then.
+        // Read before the queue: what was handed over before the signal is then found in the queue.
         let is_stopping = signal.is_stopping.load(Ordering::Acquire) || runner.is_stopping();
         if runner.turn(Instant::now()) {
             quiet = Quiet::Not;
@@ -207,7 +208,7 @@ fn run<S: Service>(mut runner: Runner<S>, mut receiver: Receiver<S::Message>, si
             Quiet::Not => {
                 runner.empty(now);
                 quiet = Quiet::Since(now);
-                // It may have set timers, or have panicked.
+                // The service may have set timers, or may have panicked.
                 continue;
             }
             _ if is_stopping => break,

@@ -6,13 +6,13 @@ use throng_queue::{HandOver, Options};
 use super::{Runner, Running, Service, running};
 use crate::{address::Address, in_place::InPlace, stats::Stats};
 
-/// The fate of a service that panicked at a message. The message is lost, the asker is told, the panic is counted.
+/// The fate of a service that panics at a message. In each case the message is lost, the asker is told and the panic is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPanic {
-    /// Goes on as it is: for services whose state a message changes as a whole or not at all.
+    /// The service goes on with the state it has. For services in which a message changes the state as a whole or not at all.
     #[default]
     Continue,
-    /// Drops it with its timers and makes it anew by its factory. If that panics, too, the service is over.
+    /// The service is dropped with its timers, and the factory makes a new one. If the factory panics too, the service ends.
     Restart,
 }
 
@@ -29,7 +29,7 @@ pub struct Setup<S: Service> {
     stats: Option<Stats>,
 }
 
-/// A service to be started. The factory makes it, on its own thread, and makes it anew after a panic, if told so.
+/// Returns the settings of a service. The factory makes the service on its own thread, and again after a panic under [`OnPanic::Restart`].
 pub fn service<S: Service>(name: impl Into<String>, factory: impl FnMut() -> S + Send + 'static) -> Setup<S> {
     Setup {
         name: name.into(),
@@ -45,21 +45,21 @@ pub fn service<S: Service>(name: impl Into<String>, factory: impl FnMut() -> S +
 }
 
 impl<S: Service> Setup<S> {
-    /// The size of its queue: messages in a batch, and batches; 1,000 and 64 unless told.
+    /// Sets the size of the queue: messages in a batch, and batches. The default is 1,000 and 64.
     #[must_use]
     pub fn queue(mut self, batch_items: usize, batches: usize) -> Self {
         (self.batch_items, self.batches) = (batch_items.max(1), batches.max(1));
         self
     }
 
-    /// When senders hand over what they gathered: by the load, unless told.
+    /// Sets when senders hand over the messages they gathered. The default depends on the load.
     #[must_use]
     pub fn hand_over(mut self, hand_over: HandOver) -> Self {
         self.hand_over = hand_over;
         self
     }
 
-    /// Messages after which [`Service::limit`] is called; 1,000 unless told.
+    /// Sets the number of messages after which [`Service::limit`] is called. The default is 1,000.
     #[must_use]
     pub fn limit_items(mut self, items: usize) -> Self {
         self.limit_items = items.max(1);
@@ -88,10 +88,10 @@ impl<S: Service> Setup<S> {
         self
     }
 
-    /// Starts it on a thread of its own.
+    /// Starts the service on a thread of its own.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The operating system refuses a thread.
     pub fn start(self) -> io::Result<Running<S::Message>> {
         let options = Options::default()
             .batch_items(self.batch_items)
@@ -108,8 +108,8 @@ impl<S: Service> Setup<S> {
         )
     }
 
-    /// Starts it without a thread: whoever sends runs it, there and then; while somebody does, others leave their messages
-    /// with them. No hand-off is paid, and no second core is used. Its timers come with the next message, or with
+    /// Starts the service without a thread: the sender runs it on its own thread. While one sender runs it, others queue their messages for
+    /// that sender. This saves the hand-off between threads, and uses no second core. Timers fire with the next message, or with
     /// [`Running::turn`].
     pub fn in_place(self) -> Running<S::Message> {
         let (name, waiting_max) = (self.name.clone(), self.batch_items.saturating_mul(self.batches));

@@ -1,30 +1,30 @@
-//! The timers of a service. Pure: the time is told.
+//! The timers of a service. Without a clock: the caller passes the time.
 
 use std::{
     collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
-/// Most timers of a service, with the asks it waits for.
+/// The most timers of a service, including one for each ask it waits for.
 pub const ASKS_AND_TIMERS_MAX: usize = 65_536;
 /// The shortest interval of a periodic timer.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// The time after which nobody waits any more: a later one than the clock can tell is put here.
+/// Stands for a time later than the clock can represent.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 fn later(now: Instant, after: Duration) -> Instant {
     now.checked_add(after).unwrap_or_else(|| now + NEVER)
 }
 
-/// A timer of a service, to cancel it.
+/// Names a timer of a service, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId(u64);
 
 pub(crate) enum Due<M> {
     Once(M),
     Every(Duration, Box<dyn FnMut() -> M + Send>),
-    /// The deadline of an ask: a message, unless it was answered.
+    /// The deadline of an ask. Gives a message unless the ask was answered.
     Deadline(Box<dyn FnOnce() -> Option<M> + Send>),
 }
 
@@ -45,7 +45,7 @@ impl<M> Default for Timers<M> {
 }
 
 impl<M> Timers<M> {
-    /// `None` when there are too many.
+    /// Returns `None` if the service has too many timers.
     pub(crate) fn set(&mut self, now: Instant, after: Duration, due: Due<M>) -> Option<TimerId> {
         self.set_at(later(now, after), due)
     }
@@ -87,8 +87,8 @@ impl<M> Timers<M> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// The next message whose time has come. A periodic timer that is late by several intervals is due once, and then again
-    /// at its next time.
+    /// Returns the next message that is due. A periodic timer that is late by several intervals fires once, and then at its next regular
+    /// time.
     pub(crate) fn fire(&mut self, now: Instant) -> Option<M> {
         while let Some(entry) = self.due.first_entry() {
             let (at, id) = *entry.key();

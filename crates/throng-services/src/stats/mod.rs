@@ -11,9 +11,8 @@
 //! assert_eq!(stats.sum("orders", 60), 0, "of the last minute's full seconds");
 //! ```
 //!
-//! Each key has 60 one-second buckets of the minute at hand, and those of the minute before. Every
-//! [service](crate::Setup::stats) records itself. What is kept goes to Prometheus (`PrometheusCollector`) and
-//! to [StatsD](statsd).
+//! Each key has a bucket for each second of this minute and of the minute before. Every [service](crate::Setup::stats) can record its own
+//! statistics. `PrometheusCollector` exports them to Prometheus, [`statsd`] to StatsD.
 
 #[cfg(feature = "prometheus")]
 mod prometheus;
@@ -32,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Most keys; what is recorded under others is dropped and [counted](Stats::keys_refused).
+/// The most keys. Values under further keys are dropped, and the refused keys are [counted](Stats::keys_refused).
 pub const KEYS_MAX: usize = 10_000;
 
 /// The kind of a key.
@@ -40,15 +39,15 @@ pub const KEYS_MAX: usize = 10_000;
 pub enum Kind {
     /// The number of times something happened: the values of a second are added up.
     Count,
-    /// The amount of something: the last value counts.
+    /// An amount, such as the length of a queue: the last value of a second counts.
     Level,
-    /// The time that something took: a second has a mean, a least and a most.
+    /// A duration: each second has a mean, a least and a greatest value.
     Timing,
 }
 
 type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Statistics by their keys; a clone is the same.
+/// Statistics by key. Clones share them.
 #[derive(Clone)]
 pub struct Stats {
     inner: Arc<Inner>,
@@ -56,7 +55,7 @@ pub struct Stats {
 
 struct Inner {
     keys: RwLock<BTreeMap<String, Arc<Key>>>,
-    /// Keys beyond the bound. A request for one more raises it, under the lock of `keys`.
+    /// The refused keys. Whoever asks for a key beyond the bound raises it, under the lock of `keys`.
     refused: std::sync::atomic::AtomicU64,
     clock: Clock,
 }
@@ -82,14 +81,14 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Statistics without a series yet.
+    /// Returns statistics without keys.
     #[must_use]
     pub fn new() -> Self {
         let begun = Instant::now();
         Self::with_clock(move || begun.elapsed().as_secs())
     }
 
-    /// Returns statistics with another clock: it tells the second it is, and never goes back.
+    /// Returns statistics with this clock, which returns a second and must never go back.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
@@ -101,25 +100,25 @@ impl Stats {
         }
     }
 
-    /// The count of this name, which only goes up.
+    /// Returns the count of this key. A count only increases.
     #[must_use]
     pub fn counter(&self, key: &str) -> Counter {
         Counter(self.key(key, Kind::Count))
     }
 
-    /// The level of this name, which goes up and down.
+    /// Returns the level of this key. A level rises and falls.
     #[must_use]
     pub fn level(&self, key: &str) -> Level {
         Level(self.key(key, Kind::Level))
     }
 
-    /// The timing of this name.
+    /// Returns the timing of this key.
     #[must_use]
     pub fn timing(&self, key: &str) -> Timing {
         Timing(self.key(key, Kind::Timing))
     }
 
-    /// A key that is there with another kind, or one too many, is recorded nowhere.
+    /// Returns the key. If it exists with another kind or is one too many, the key returned belongs to no statistics.
     fn key(&self, name: &str, kind: Kind) -> Arc<Key> {
         let mut keys = self.inner.keys.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(key) = keys.get(name)
@@ -140,7 +139,7 @@ impl Stats {
         key
     }
 
-    /// Keys that were not taken: there were too many, or one of the same name of another kind.
+    /// Returns the number of keys refused, because there were too many or because the key exists with another kind.
     #[must_use]
     pub fn keys_refused(&self) -> u64 {
         self.inner.refused.load(std::sync::atomic::Ordering::Relaxed)
@@ -159,19 +158,19 @@ impl Stats {
         Some(look(&mut series, second))
     }
 
-    /// A count in the second at hand, which is not over.
+    /// Returns the count in the current second so far.
     #[must_use]
     pub fn this_second(&self, key: &str) -> u64 {
         self.look(key, |series, now| series.count(now, now)).unwrap_or(0)
     }
 
-    /// A count in the last full second.
+    /// Returns the count in the last full second.
     #[must_use]
     pub fn last_second(&self, key: &str) -> u64 {
         self.sum(key, 1)
     }
 
-    /// A count in the last full seconds, at most 119.
+    /// Returns the count in the last full seconds, at most 119 of them.
     #[must_use]
     pub fn sum(&self, key: &str, seconds: u64) -> u64 {
         let sum = |series: &mut Series, now: u64| match now.checked_sub(1) {
@@ -181,15 +180,15 @@ impl Stats {
         self.look(key, sum).unwrap_or(0)
     }
 
-    /// The last value of a level.
+    /// Returns the last value of a level.
     #[must_use]
     pub fn last_level(&self, key: &str) -> Option<f64> {
         self.look(key, |series, _| series.last).flatten()
     }
 
-    /// Mean, median, standard deviation, least and most of the last full seconds' values: a count's sum, a level's last value, a
-    /// timing's mean, one a second. Seconds in which a level or a timing was not recorded are left out; in those a count is 0.
-    /// `None` when there is none.
+    /// Returns mean, median, standard deviation, least and greatest of the last full seconds. Each second gives one value: a count's sum, a
+    /// level's last value, a timing's mean. A second without a record is left out for a level or timing, and is 0 for a count. Returns
+    /// `None` if no second has a value.
     #[must_use]
     pub fn summary(&self, key: &str, seconds: u64) -> Option<Summary> {
         let kind = self
@@ -207,7 +206,7 @@ impl Stats {
         .flatten()
     }
 
-    /// All keys, with what they are and all that was ever recorded: the sum and the times.
+    /// Returns all keys with their kind, their total sum and their number of records.
     fn totals(&self) -> Vec<(String, Kind, Total)> {
         let keys = self.inner.keys.read().unwrap_or_else(PoisonError::into_inner);
         let of = |(name, key): (&String, &Arc<Key>)| {
@@ -239,7 +238,7 @@ impl fmt::Debug for Stats {
     }
 }
 
-/// A count, which only goes up.
+/// A count, which only increases.
 #[derive(Clone)]
 pub struct Counter(Arc<Key>);
 
@@ -250,12 +249,12 @@ impl Counter {
     }
 }
 
-/// A level, which goes up and down: of a queue, of what is open.
+/// A level, which rises and falls, for example the length of a queue.
 #[derive(Clone)]
 pub struct Level(Arc<Key>);
 
 impl Level {
-    /// Sets the present level.
+    /// Sets the current level.
     pub fn set(&self, value: f64) {
         self.0.record(value, 1);
     }

@@ -1,14 +1,14 @@
-//! The seconds of a key. Pure: the second is told.
+//! The buckets of a key. Without a clock: the caller passes the second.
 
 use super::Kind;
 
-/// Seconds that are kept: the minute at hand and the one before.
+/// The seconds kept: the current minute and the one before.
 pub const SECONDS_KEPT: u64 = 120;
 
 /// The buckets of a key, a second each.
 pub(super) struct Series {
     buckets: Box<[Bucket]>,
-    /// The sum of everything that was ever recorded.
+    /// The sum of all values recorded since the start.
     pub(super) sum: f64,
     pub(super) times: u64,
     pub(super) last: Option<f64>,
@@ -55,7 +55,7 @@ impl Series {
         (bucket.second == second && bucket.times > 0).then_some(bucket)
     }
 
-    /// Returns the count in these seconds, both included; those that are not kept any more count nothing.
+    /// Returns the count from the first to the last second. Seconds that are not kept count as 0.
     pub(super) fn count(&self, first: u64, last: u64) -> u64 {
         let first = first.max((last + 1).saturating_sub(SECONDS_KEPT));
         (first..=last)
@@ -64,7 +64,7 @@ impl Series {
             .sum()
     }
 
-    /// A value for each of these seconds that has one.
+    /// Returns the values of those seconds that have one.
     pub(super) fn values(&self, kind: Kind, first: u64, last: u64) -> Vec<f64> {
         let value = |second| match (kind, self.at(second)) {
             (Kind::Count, bucket) => Some(bucket.map_or(0.0, |of| of.sum)),
@@ -83,9 +83,9 @@ pub struct Summary {
     pub seconds: usize,
     /// The arithmetic mean of their values.
     pub mean: f64,
-    /// The middle one; of an even number, the mean of both.
+    /// The median; for an even number of values, the mean of the middle two.
     pub median: f64,
-    /// The standard deviation of all of them (not of a sample).
+    /// The standard deviation of the population (not of a sample).
     pub standard_deviation: f64,
     /// The least of their values.
     pub min: f64,

@@ -1,4 +1,4 @@
-//! The export to a StatsD server: `key:n|c`, `|g`, `|ms` over UDP, several metrics a packet.
+//! The export to a StatsD server over UDP, several metrics a packet.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,11 +25,11 @@ use std::{
 use super::{Kind, Stats, Total};
 use crate::service::{Context, Service};
 
-/// Most bytes of a packet: what an Ethernet frame has room for.
+/// The most bytes of a packet, so that it fits an Ethernet frame.
 pub const PACKET_BYTES_MAX: usize = 1_432;
 
-/// Sends what has been recorded since it did so last: counts as their increase, levels as they are, timings as their mean in
-/// milliseconds. A [`Service`] that does so every 5 seconds, or on [`flush`](Self::flush).
+/// A [`Service`] that sends what was recorded since it last sent: counts as their increase, levels as they are, timings as their mean in
+/// milliseconds. It sends every 5 seconds by default, and on [`flush`](Self::flush).
 #[derive(Clone, Debug)]
 pub struct Exporter {
     stats: Stats,
@@ -40,10 +40,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// An exporter to this server. Whether it is there is not known: UDP does not say.
+    /// Returns an exporter to this server. UDP does not tell whether the server exists.
     ///
     /// # Errors
-    /// The address is none, or the system gives no socket.
+    /// The address cannot be resolved, or the operating system refuses a socket.
     pub fn connect(stats: &Stats, server: impl ToSocketAddrs) -> io::Result<Self> {
         let server = server.to_socket_addrs()?.next();
         let server = server.ok_or_else(|| io::Error::other("the StatsD server's name has no address"))?;
@@ -74,12 +74,12 @@ impl Exporter {
         self
     }
 
-    /// Returns a factory for [`service`](crate::service()): it makes clones that send over the same socket.
+    /// Returns a factory for [`service`](crate::service()). It makes clones that share the socket.
     pub fn factory(self) -> impl FnMut() -> Self + Send + 'static {
         move || self.clone()
     }
 
-    /// Sends what is new. What the network does not take is lost, as with UDP anyway.
+    /// Sends what was recorded since the last time. A packet the network refuses is lost, as any UDP packet may be.
     pub fn flush(&mut self) {
         let mut lines = Vec::new();
         for (key, kind, total) in self.stats.totals() {
@@ -97,11 +97,11 @@ impl Exporter {
 }
 
 impl Service for Exporter {
-    /// No message ever comes.
+    /// The service receives no messages.
     type Message = Option<Infallible>;
 
     fn started(&mut self, context: &mut Context<Self::Message>) {
-        // The first timer of a service finds room.
+        // A service has room for its first timer, so this cannot fail.
         let _ = context.every(self.every, || None);
     }
 
@@ -114,7 +114,7 @@ impl Service for Exporter {
     }
 }
 
-/// Returns the text for a key: one line, or lines that belong together.
+/// Returns the text for a key: one line, or several that must stay in one packet.
 fn line(prefix: &str, key: &str, kind: Kind, total: Total, sent: Total) -> Option<String> {
     let letters = prefix.chars().chain(key.chars()).map(|letter| match letter {
         ':' | '|' | '@' | '#' => '_',
@@ -127,7 +127,7 @@ fn line(prefix: &str, key: &str, kind: Kind, total: Total, sent: Total) -> Optio
         Kind::Count if times == 0 => return None,
         Kind::Count => format!("{key}:{times}|c"),
         Kind::Level => match total.last.filter(|last| last.is_finite())? {
-            // A sign changes the level by it instead of setting it.
+            // StatsD reads a signed value as a change of the level, so the level is set to 0 first.
             last if last < 0.0 => format!("{key}:0|g\n{key}:{last}|g"),
             last => format!("{key}:{}|g", last.abs()),
         },
@@ -137,7 +137,7 @@ fn line(prefix: &str, key: &str, kind: Kind, total: Total, sent: Total) -> Optio
     (line.len() <= PACKET_BYTES_MAX).then_some(line)
 }
 
-/// Lines in packets, as many in each as there is room for.
+/// Returns the lines in packets, each as full as the bound allows.
 fn packets(lines: &[String]) -> Vec<String> {
     let mut packets: Vec<String> = Vec::new();
     for line in lines {

@@ -1,4 +1,4 @@
-//! The database of simulated nodes: journal, store and directory in memory, at the end of a line that is slow, fails, and is cut.
+//! The database of simulated nodes: journal, store and directory in memory, over connections that are slow, fail and are cut.
 
 use crate::{
     faults::{Faults, Lie},
@@ -26,20 +26,20 @@ pub(super) struct Database {
     pub(super) directory: MemoryDirectory,
     pub(super) faults: Arc<Mutex<Faults>>,
     pub(super) rows: Arc<Mutex<Rows>>,
-    /// The length of a lease for reads.
+    /// The length of a read lease.
     pub(super) lease: Duration,
 }
 
-/// The rows beside the commits.
+/// The rows in addition to the commits.
 #[derive(Default)]
 pub(super) struct Rows {
-    /// The writer whose engine may answer reads from memory, and the end of that lease.
+    /// The leases for reads from memory, by writer.
     pub(super) leases: BTreeMap<WriterId, LeaseRow>,
-    /// The line of each node that ever joined.
+    /// The connection of each node that ever joined.
     pub(super) lines: BTreeMap<NodeId, DatabaseLink>,
-    /// The last answer to each node's sign of life.
+    /// The last answer to each node's heartbeat.
     pub(super) seen: BTreeMap<NodeId, View>,
-    /// Shards that went where they must not.
+    /// Faults: shards that moved to a node they must not move to.
     pub(super) wrong: Vec<String>,
     /// All commits, in the order in which they became durable.
     pub(super) landed: Vec<Commit>,
@@ -48,11 +48,11 @@ pub(super) struct Rows {
 pub(super) struct LeaseRow {
     pub(super) line: DatabaseLink,
     pub(super) until_micros: u64,
-    /// Its engine has said that it answers nothing more.
+    /// True if its engine has declared that it answers nothing more.
     pub(super) is_over: bool,
 }
 
-/// A process's connections to the database, and what it knows of itself. Cheap to clone.
+/// A process's connection to the database, and the state of that process. Clones share it.
 #[derive(Clone)]
 pub(super) struct DatabaseLink {
     pub(super) database: Database,
@@ -61,18 +61,18 @@ pub(super) struct DatabaseLink {
 
 pub(super) struct Process {
     pub(super) group: Group,
-    /// The process was killed: its port refuses, and its sessions are gone. Set once, by the kill.
+    /// True if the process was killed, so that its port refuses connections and its sessions are gone. Set once, by the kill.
     pub(super) is_dead: AtomicBool,
-    /// Nothing gets through to the database. The scenario sets and clears it.
+    /// True if the connection to the database is cut. The scenario sets and clears it.
     pub(super) is_cut: AtomicBool,
-    /// Its messages to the directory do not get through. The scenario sets and clears it.
+    /// True if its messages to the directory are lost. The scenario sets and clears it.
     pub(super) is_mute: AtomicBool,
-    /// Its sessions were dropped, and it has not come again. The scenario sets it; the next call that gets through clears it.
+    /// True if its sessions were dropped. The scenario sets it; the next call that gets through clears it.
     pub(super) is_disconnected: AtomicBool,
-    /// The lead of its time of day over the world's.
+    /// The difference between its time of day and the world's.
     pub(super) day_micros: Arc<AtomicI64>,
     pub(super) lease: Mutex<Lease>,
-    /// Its newest run as a node; 0: none. Stored when it joins.
+    /// Its newest id as a node; 0: none. Stored when it joins.
     pub(super) node: AtomicU64,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Process {
 pub(super) struct Lease {
     pub(super) writer: WriterId,
     pub(super) until_micros: u64,
-    /// The same by the time of day, for [`Lie::LeaseByTimeOfDay`].
+    /// The same end by the time of day, for [`Lie::LeaseByTimeOfDay`].
     pub(super) until_day: i64,
 }
 
@@ -93,8 +93,8 @@ pub(super) fn unreachable(doing: &str) -> Error {
 }
 
 impl Rows {
-    /// Notes it where shards go to a node of a release that is older than another one the node that has them go knows to serve; or, if they
-    /// are given, older than that node's own.
+    /// Records a fault if shards move to a node whose release is older than another node known to the one that moves them. If the shards
+    /// are given away, the release must not be older than the giver's own.
     pub(super) fn goes(&mut self, by: NodeId, to: NodeId, is_given: bool) {
         let Some(view) = self.seen.get(&by) else { return };
         let app = |node: NodeId| view.node(node).map_or(0, |node| node.said.app);
@@ -122,11 +122,11 @@ impl Database {
     }
 }
 
-/// The fate of a call on its way.
+/// The fate of a call.
 struct Way {
     there: Option<Duration>,
     back: Option<Duration>,
-    /// Set if the call fails: before it was done (`false`), or after.
+    /// Set if the call fails: before its effect (`false`), or after it.
     fails: Option<bool>,
 }
 
@@ -157,8 +157,8 @@ impl DatabaseLink {
         }
     }
 
-    /// Has the database do something: what has left this process goes on, whatever becomes of the process. `share` of them fail, before or
-    /// after they were done.
+    /// Runs a call in the database. Once sent, it goes on even if its process dies. This `share` of calls fails, before or after the
+    /// effect.
     pub(super) fn call<T: Send + 'static>(
         &self,
         doing: &'static str,

@@ -1,4 +1,4 @@
-//! A node's directory: the database's, over its line.
+//! A node's directory: the shared database over a simulated connection.
 
 use super::database::{DatabaseLink, unreachable};
 use std::{
@@ -8,9 +8,9 @@ use std::{
 };
 use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
 
-/// Share of changes that nobody is told of.
+/// The share of changes that no notification follows.
 const UNTOLD: f64 = 0.3;
-/// Looks for a change in the time it is waited for.
+/// The number of polls while a node waits for a change.
 const LOOKS: u32 = 10;
 
 pub(super) struct FarDirectory(pub(super) DatabaseLink);
@@ -38,7 +38,7 @@ impl Directory for FarDirectory {
         let line = self.0.clone();
         self.call("joining", async move {
             let database = &line.database;
-            // One whose sessions are gone is no obstacle, nor is one that this process has become without hearing of it.
+            // Nodes of this name whose sessions are gone are removed, as are earlier ids of this process whose answer was lost.
             for before in database.directory.view().await?.nodes {
                 let of = database.rows().lines.get(&before.id).cloned();
                 let is_over = |of: &DatabaseLink| of.process.group == line.process.group || Self::is_disconnected(of);

@@ -1,4 +1,4 @@
-//! A node's journal: the database's, over its line.
+//! A node's journal: the shared database over a simulated connection.
 
 use super::database::{Database, DatabaseLink, Lease, LeaseRow};
 use crate::{
@@ -14,12 +14,12 @@ use throng_journal::{
     Position, Prune, PruneHow, Pruned, Record, RecordKind, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
 };
 
-/// Renewed so many times in its length.
+/// The number of renewals of a lease within its length.
 const RENEWALS: u32 = 5;
-/// Share of removals of history that come long after they were asked for, and how much later at most.
+/// The share of removals of history that are delayed, and their longest delay.
 const LATE: f64 = 0.2;
 const LATE_MICROS: u64 = 4_000_000;
-/// The time between two looks at other engines' leases.
+/// The interval at which other engines' leases are read.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
@@ -30,8 +30,8 @@ impl FarJournal {
         self.0.database.faults().journal_error
     }
 
-    /// Waits until no other engine answers reads from what it knows of these shards: its stream was sealed, and its lease is over, or its
-    /// process is known to be gone.
+    /// Waits until no other engine answers reads of these shards from memory: its stream was sealed, and its lease has expired or its
+    /// process is known to be dead.
     async fn outlive_leases(&self, own: WriterId, shards: &ShardSet) -> Result<(), Error> {
         let database = &self.0.database;
         let lie = self.0.lie();
@@ -65,7 +65,7 @@ impl FarJournal {
         }
     }
 
-    /// Says to the database that the writer's engine may answer reads for a lease from now. `false`: its stream was sealed.
+    /// Starts a new lease in the database, during which the writer's engine may answer reads. Returns `false` if its stream was sealed.
     fn renew(&self, writer: WriterId) -> Later<'static, Result<bool, Error>> {
         let line = self.0.clone();
         let (asked, day) = (line.database.world.elapsed_micros(), line.now_day());
@@ -98,7 +98,7 @@ impl FarJournal {
         })
     }
 
-    /// Renews the lease until it is over, or another one's.
+    /// Renews the lease until it has ended or a newer one has begun.
     async fn keep(self, writer: WriterId) {
         loop {
             let every = self.0.database.lease / RENEWALS;
@@ -121,14 +121,14 @@ impl FarJournal {
 }
 
 impl Database {
-    /// The same, judged as by a node that breaks a promise.
+    /// Judges a removal as a node would that breaks a promise.
     async fn lying(&self, prune: Prune, lie: Lie) -> Result<Prune, Error> {
         let streams = self.journal.streams(prune.after.writer).await?;
         let shards = streams.into_iter().next().and_then(|stream| stream.shards);
         let shards: Vec<ShardId> = shards.unwrap_or_default().iter().collect();
         let judge = prune.judge.clone();
         let lying = move |record: &Record<'_>, stamp| {
-            // As it would be judged, were it of another shard of its stream.
+            // The judgement as if the commit were of another shard of its stream.
             let as_of_others = || {
                 let record = |shard: &ShardId| Record {
                     shard: *shard,
@@ -169,7 +169,7 @@ impl Journal for FarJournal {
             journal.open_shards(node, &own).await
         });
         Box::pin(async move {
-            // Its own earlier streams end with it, and with them what may be answered from.
+            // Its earlier streams end with it, and with them the permission to answer from them.
             let last = self.0.lease().writer;
             self.end_lease(last);
             let opened = opened.await?;
@@ -258,7 +258,7 @@ impl Journal for FarJournal {
     }
 
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
-        // Nothing is answered any more before the database is told so.
+        // Answering stops before the database is told.
         self.end_lease(writer);
         let database = self.0.database.clone();
         self.0.call("ending a stream", self.share(), async move {

@@ -1,7 +1,7 @@
 //! Several nodes of one service in a simulated world.
 //!
-//! Engines and memberships are the real ones; the database, its lines and the network between the nodes are simulated: a call of the database
-//! is slow, fails before or after it was done, and goes on when the process that sent it is gone.
+//! Engines and memberships are the real ones. The database, the connections to it and the network between the nodes are simulated. A call
+//! of the database is slow, fails before or after its effect, and goes on if its sender dies.
 
 mod database;
 mod directory;
@@ -39,12 +39,12 @@ use throng_journal::{
 };
 use tokio::sync::watch;
 
-/// The nodes of a simulated cluster, by their numbers from 0 on. Cheap to clone.
+/// The nodes of a simulated cluster, numbered from 0. Clones share them.
 #[derive(Clone)]
 pub struct Nodes {
     sim: Sim,
     timing: Timing,
-    /// The releases that nodes say they are of; 0 where nothing was said.
+    /// The releases that nodes declare; 0 if none was set.
     apps: Arc<Mutex<BTreeMap<usize, u64>>>,
     database: Database,
     net: Net,
@@ -92,12 +92,12 @@ impl Nodes {
         self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The release of the service that a node says it is of (`--app-number`), from its next start on. What it runs is said by [`Sim::upgrade`].
+    /// Sets the release that a node declares (`--app-number`), from its next start on. [`Sim::upgrade`] sets the program it runs.
     pub fn set_app(&self, node: usize, app: u64) {
         self.apps().insert(node, app);
     }
 
-    /// Returns the number of shards that nodes of each release own. Dead nodes count whose shards nobody has taken yet.
+    /// Returns the number of shards that nodes of each release own, including dead nodes whose shards nobody has taken yet.
     pub async fn shards_by_app(&self) -> BTreeMap<u64, usize> {
         use throng_journal::Directory as _;
         let mut shards = BTreeMap::new();
@@ -111,10 +111,10 @@ impl Nodes {
         shards
     }
 
-    /// Starts a node: it joins, and takes part until it is killed. One that is started already stays.
+    /// Starts a node, which joins and takes part until it is killed. A node that was started already stays as it is.
     ///
     /// # Errors
-    /// The process died before it had joined, or cannot: what stands against it is in the trace.
+    /// [`Gone`]: the process died before it joined, or cannot join. The trace has the reason.
     pub async fn start(&self, node: usize) -> Result<(), Gone> {
         let world = self.sim.world().clone();
         let group = self.sim.new_group();
@@ -199,7 +199,7 @@ impl Nodes {
         }
     }
 
-    /// The nodes that run, paused or not.
+    /// Returns the nodes that run, paused or not.
     #[must_use]
     pub fn up(&self) -> Vec<usize> {
         let running = self.running();
@@ -207,16 +207,16 @@ impl Nodes {
         up.map(|(node, _)| *node).collect()
     }
 
-    /// True if a node runs or starts.
+    /// Tells whether a node runs or is starting.
     #[must_use]
     pub fn is_started(&self, node: usize) -> bool {
         self.running().contains_key(&node)
     }
 
-    /// Runs something in a node's process, and waits for what it says.
+    /// Runs a closure in a node's process, and waits for its result.
     ///
     /// # Errors
-    /// It does not run, or died first.
+    /// [`Gone`]: the node does not run, or died first.
     pub async fn call<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         node: usize,
@@ -234,7 +234,7 @@ impl Nodes {
         told.await.map_err(|_| Gone)
     }
 
-    /// Kills a node's process: its port refuses, its sessions are gone, what it had sent to the database goes on.
+    /// Kills a node's process. Its port refuses connections and its sessions are gone; calls it sent to the database go on.
     pub fn kill(&self, node: usize) {
         let Some(Running { line, engine, status }) = self.running().remove(&node) else {
             return;
@@ -248,7 +248,7 @@ impl Nodes {
         drop((engine, status));
     }
 
-    /// A node's process stands still for so long. What it has sent goes on.
+    /// Pauses a node's process for this long. Calls it sent go on.
     pub fn pause(&self, node: usize, duration: Duration) {
         if let Some(group) = self.group(node) {
             self.sim.note(format_args!("node {node} is paused for {duration:?}"));
@@ -257,7 +257,7 @@ impl Nodes {
         }
     }
 
-    /// Cuts two nodes off from each other, until [`mend`](Self::mend).
+    /// Cuts two nodes off from each other until [`mend`](Self::mend).
     pub fn cut(&self, one: usize, other: usize) {
         if let (Some(of_one), Some(of_other)) = (self.group(one), self.group(other)) {
             self.sim
@@ -267,7 +267,7 @@ impl Nodes {
         }
     }
 
-    /// Cuts a node off from the database, until [`mend`](Self::mend).
+    /// Cuts a node off from the database until [`mend`](Self::mend).
     pub fn cut_from_database(&self, node: usize) {
         if let Some(running) = self.running().get(&node) {
             self.sim.note(format_args!("node {node} is cut off from the database"));
@@ -276,7 +276,7 @@ impl Nodes {
         }
     }
 
-    /// Cuts a node's signs to the others through the database, until [`mend`](Self::mend); its reads and writes go through.
+    /// Cuts a node off from the directory until [`mend`](Self::mend). Its journal and store stay connected.
     pub fn cut_from_directory(&self, node: usize) {
         if let Some(running) = self.running().get(&node) {
             self.sim.note(format_args!("node {node} is cut off from the directory"));
@@ -285,7 +285,7 @@ impl Nodes {
         }
     }
 
-    /// All gets through again.
+    /// Repairs all connections.
     pub fn mend(&self) {
         self.sim.note(format_args!("all lines are mended"));
         self.net.mend();
@@ -295,7 +295,7 @@ impl Nodes {
         }
     }
 
-    /// The database starts again: the sessions of all nodes are gone until they come again. What it holds stays.
+    /// Restarts the database: the sessions of all nodes are gone until they reconnect. Its contents stay.
     pub fn restart_database(&self) {
         self.sim.note(format_args!("the database starts again"));
         self.sim.count("database restarted");
@@ -304,7 +304,7 @@ impl Nodes {
         }
     }
 
-    /// A node's time of day goes ahead, or back, by so many microseconds.
+    /// Moves a node's time of day ahead or back by this many microseconds.
     pub fn set_clock(&self, node: usize, ahead_micros: i64) {
         if let Some(running) = self.running().get(&node) {
             self.sim.count("time of day of a node set");
@@ -312,7 +312,7 @@ impl Nodes {
         }
     }
 
-    /// A node is asked to give away all it owns, or no longer to.
+    /// Asks a node to give away all its shards, or ends that request.
     pub async fn drain(&self, node: usize, drain: bool) {
         use throng_journal::Directory as _;
         let asked = self.database.directory.ask_drain(&format!("n{node}"), drain).await;
@@ -320,7 +320,7 @@ impl Nodes {
             .note(format_args!("node {node} is asked to drain: {drain}, {asked:?}"));
     }
 
-    /// Pins shards to a node, or to none any more; false if the directory refuses it.
+    /// Pins shards to a node, or to none. Returns `false` if the directory refuses.
     pub async fn pin(&self, shards: &ShardSet, to: Option<usize>) -> bool {
         use throng_journal::Directory as _;
         let name = to.map(|node| format!("n{node}"));
@@ -333,8 +333,8 @@ impl Nodes {
         pinned.is_ok()
     }
 
-    /// True if each shard is served by a node that runs and serves: by that to which it is pinned, if that one does, and the others as
-    /// evenly as this leaves them.
+    /// Tells whether each shard is served by a running node: a pinned shard by its node if that one serves, all others as evenly as this
+    /// allows.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let running = self.running();
@@ -378,7 +378,7 @@ impl Nodes {
         served.len() == newest.view.owners.len() && !served.is_empty()
     }
 
-    /// Counts the nodes that serve shards.
+    /// Returns the number of nodes that serve shards.
     #[must_use]
     pub fn serving(&self) -> usize {
         let running = self.running();
@@ -386,7 +386,7 @@ impl Nodes {
         statuses.filter(|status| !status.borrow().serves.is_empty()).count()
     }
 
-    /// Waits until all shards are [served evenly](Self::is_settled), for so long at most; whether they are.
+    /// Waits until all shards are [served evenly](Self::is_settled), but at most this long. Returns whether they are.
     pub async fn settle(&self, at_most: Duration) -> bool {
         let until = self.sim.elapsed() + at_most;
         while !self.is_settled() {
@@ -411,7 +411,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the present contents of the journal, of which nodes may have removed something.
+    /// Returns the present contents of the journal, without what nodes have removed.
     pub async fn left(&self) -> History {
         let journal = &self.database.journal;
         let mut commits = Vec::new();
@@ -425,14 +425,14 @@ impl Nodes {
         }
     }
 
-    /// The store loses all it holds. To be called while no node runs.
+    /// Loses the contents of the store. Call this while no node runs.
     pub fn lose_store(&self) {
         self.sim.note(format_args!("the store is lost"));
         self.sim.count("store lost");
         self.database.store.lose();
     }
 
-    /// Ends the world of these nodes, and checks what they leave.
+    /// Ends the world of these nodes, and checks their journal.
     pub fn end(&self) -> History {
         let all: Vec<usize> = self.running().keys().copied().collect();
         all.into_iter().for_each(|node| self.kill(node));

@@ -1,4 +1,4 @@
-//! The requests between nodes, over connections that are slow, break, and are cut.
+//! Requests between nodes, over connections that are slow, break and are cut.
 
 use super::database::{Database, DatabaseLink};
 use crate::{
@@ -20,10 +20,10 @@ use throng_cluster::{Host, Status, node_loop::Connections};
 use throng_journal::{Later, NodeId, NodeState, ShardId, View};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// The time between two looks whether a connection works.
+/// The interval at which a connection is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The network between all processes. Cheap to clone.
+/// The network between all processes. Clones share it.
 #[derive(Clone)]
 pub(super) struct Net {
     database: Database,
@@ -32,11 +32,11 @@ pub(super) struct Net {
 
 #[derive(Default)]
 struct Inner {
-    /// Pairs of processes that nothing gets through between, the lesser one first.
+    /// Pairs of processes whose connection is cut, the lesser one first.
     cut: BTreeSet<(Group, Group)>,
-    /// Engines that answer others, by their processes.
+    /// The engine of each process that answers requests.
     hosts: BTreeMap<Group, Arc<dyn Host>>,
-    /// The requests on their way from one to the other, in order.
+    /// The requests in flight between two processes, in order.
     sent: BTreeMap<(Group, Group), mpsc::UnboundedSender<Asked>>,
 }
 
@@ -74,7 +74,7 @@ impl Net {
         self.inner().hosts.insert(group, host);
     }
 
-    /// A process is gone: its connections are reset.
+    /// Resets the connections of a dead process.
     pub(super) fn forget(&self, group: Group) {
         let mut inner = self.inner();
         let host = inner.hosts.remove(&group);
@@ -86,7 +86,7 @@ impl Net {
         drop((host, of_it));
     }
 
-    /// The connection from one process to another, made when it is needed.
+    /// Returns the connection from one process to another, made at the first use.
     fn connection(&self, from: Group, to: Group) -> Option<mpsc::UnboundedSender<Asked>> {
         let mut inner = self.inner();
         let host = inner.hosts.get(&to)?.clone();
@@ -106,7 +106,7 @@ impl Net {
     }
 }
 
-/// Answers what comes over one connection: requests begin in the order they came.
+/// Answers the requests of a connection. They start in the order received.
 async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked: mpsc::UnboundedReceiver<Asked>) {
     let world = database.world.clone();
     while let Some(Asked { request, within, tell }) = asked.recv().await {
@@ -136,16 +136,16 @@ async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked:
     }
 }
 
-/// The network as one process sees it.
+/// The network of one process.
 pub(super) struct Peering {
     net: Net,
     line: DatabaseLink,
     view: Mutex<View>,
     /// The number of this node. Stored when it joins.
     me: AtomicU64,
-    /// The number of looks at the nodes.
+    /// The number of rounds in which the nodes were queried.
     looks: watch::Sender<u64>,
-    /// A look is wanted. `looked` sets it; `changed` clears it and returns.
+    /// True if a new round is wanted. `looked` sets it; `changed` clears it and returns.
     is_wanted: Arc<AtomicBool>,
 }
 
@@ -187,7 +187,7 @@ impl Peers for Peering {
         let lies = [Some(Lie::SeesNoNewer), Some(Lie::LooksTooEarly)].contains(&self.line.lie());
         let is_wanted = self.is_wanted.clone();
         Box::pin(async move {
-            // One that is under way may have begun before this was called; the one after it has not.
+            // A round in progress may have begun before this call. The one after it has not.
             for _ in 0..if lies { 0 } else { 2 } {
                 is_wanted.store(true, Ordering::Relaxed);
                 drop(looks.changed().await);
@@ -217,7 +217,7 @@ impl Peers for Peering {
         world.count("asked another node");
         let (net, faults) = (self.net.clone(), self.line.database.faults());
         let back = world.dice(|rng| faults.wait(rng));
-        // What a cut swallows is not known before its time is over.
+        // The sender learns of a cut only by its timeout.
         let (answer, answered) = oneshot::channel();
         let coming = async move {
             let Ok(reply) = told.await else {

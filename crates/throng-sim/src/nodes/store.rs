@@ -1,4 +1,4 @@
-//! A node's store: the database's, over its line.
+//! A node's store: the shared database over a simulated connection.
 
 use super::database::DatabaseLink;
 use crate::faults::Lie;

@@ -1,10 +1,10 @@
-//! Calls outside whose worker a program lacks: they wait, so they are named once for each worker, with the number of those that are open.
+//! Calls outside whose worker the program lacks. They wait, so each worker is reported once, with the number of its open calls.
 
 use std::collections::{BTreeMap, HashSet};
 use throng_core::model::worker_of;
 use throng_journal::{Address, Record, RecordKind};
 
-/// The calls of workers that the program was not given, by the kind of the calls.
+/// The calls of missing workers, by the kind of the calls.
 #[derive(Default)]
 pub(super) struct WorkerlessCalls(BTreeMap<String, Calls>);
 
@@ -25,7 +25,7 @@ impl WorkerlessCalls {
         calls
     }
 
-    /// Takes a record of a kind that the program does not have; returns `false` if it is not of a call.
+    /// Counts a record of an unknown kind; returns `false` if it is not of a call.
     pub(super) fn record(&mut self, record: &Record<'_>) -> bool {
         let is_begun = record.record == RecordKind::Event && record.name == "begun";
         let is_known = self.0.contains_key(record.kind);
@@ -33,7 +33,7 @@ impl WorkerlessCalls {
             record.record,
             RecordKind::Event | RecordKind::State | RecordKind::Ended | RecordKind::TimerSet
         );
-        // Another kind may have a name like that: it has no such events.
+        // An ordinary kind may have a name like a call's, but not these events.
         let is_line = matches!(record.name, "joined" | "left" | "admitted");
         if !is_of_call || worker_of(record.kind).is_none() || !(is_known || is_begun || is_line) {
             return false;
@@ -48,7 +48,7 @@ impl WorkerlessCalls {
         true
     }
 
-    /// Takes a message that waits at the end; returns `false` if it is not to a call.
+    /// Counts a message that is still waiting at the end; returns `false` if it is not to a call.
     pub(super) fn message(&mut self, to: &Address, command: &str, at: &str) -> bool {
         let is_begin = command == "begin";
         if worker_of(&to.kind).is_none() || !(is_begin || self.0.contains_key(&*to.kind)) {
@@ -61,7 +61,7 @@ impl WorkerlessCalls {
         true
     }
 
-    /// Each worker that is missing: what it is and why it counts, how often it is met and where first.
+    /// Returns an entry for each missing worker: the problem and its effect, then the count and the first occurrence.
     pub(super) fn finish(self) -> impl Iterator<Item = ((String, String), (u64, String))> {
         self.0.into_iter().map(|(kind, calls)| {
             let worker = worker_of(&kind).unwrap_or(&kind);

@@ -11,7 +11,7 @@ pub(super) enum Was {
     Dead,
 }
 
-/// Why the recorded command does not come to what it came to.
+/// The reason why a recorded command has another outcome now.
 pub(super) enum Miss {
     Undecided,
     Changed {
@@ -21,7 +21,7 @@ pub(super) enum Miss {
     },
 }
 
-/// `None`: it comes to the same.
+/// Compares the outcomes; `None` if they are the same.
 pub(super) fn miss(was: Was, recorded: &[Effect], one: &Decision, other: &Decision) -> Option<Miss> {
     let (is_same, differing) = match (was, one, other) {
         (Was::Done, Decision::Done(one), Decision::Done(other)) if names(one) == names(other) => {
@@ -69,7 +69,7 @@ fn names(effects: &[Effect]) -> Vec<&str> {
     effects.iter().map(|effect| &*effect.what).collect()
 }
 
-/// Returns the names of the effects. `None` stands for a refusal or a failure: all of these count as equal.
+/// Returns the names of the effects. `None` stands for any refusal or failure: all of these count as equal.
 fn names_of(decision: &Decision) -> Option<Vec<&str>> {
     match decision {
         Decision::Done(effects) => Some(names(effects)),
@@ -84,9 +84,9 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// A value that is another one now.
+/// A value that differs now.
 pub(super) struct Differing {
-    /// The path of the value in its content, like `command.Deposit.cents`; empty for the content itself.
+    /// The path of the value within its content, like `command.Deposit.cents`; empty for the whole content.
     path: String,
     was: String,
     would_be: String,
@@ -107,7 +107,7 @@ impl Differing {
     }
 }
 
-/// The first value that differs from what was recorded, but for what differs between two decisions.
+/// Returns the first value that differs from the recorded one, ignoring values that also differ between the two new decisions.
 pub(super) fn differing(recorded: &Value, one: &Value, other: &Value) -> Option<Differing> {
     match (recorded, one, other) {
         (Value::Object(recorded), Value::Object(one), Value::Object(other)) => {

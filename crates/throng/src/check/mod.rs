@@ -1,5 +1,5 @@
 //! Checks, before a program is rolled out, that it understands a history.
-//! Every event is upcast and applied, every timer and message read, every read model rebuilt. Nothing is written, nothing is sent.
+//! It upcasts and applies every event, reads every timer and message, and rebuilds every read model. It writes and sends nothing.
 
 mod calls;
 mod compare;
@@ -33,7 +33,7 @@ pub struct Misunderstood {
     pub what: String,
     /// The reason that the program gives.
     pub reason: String,
-    /// The number of times it occurs in the history. An event counts at most once per entity, whose later events are not checked.
+    /// The number of occurrences in the history. After an event that fails, the later events of its entity are not checked.
     pub times: u64,
     /// The first occurrence: the entity, and the commit.
     pub first: String,
@@ -48,7 +48,7 @@ impl Misunderstood {
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CheckReport {
-    /// Commits that were read.
+    /// The number of commits that were read.
     pub commits: u64,
     /// Events in them.
     pub events: u64,
@@ -56,9 +56,9 @@ pub struct CheckReport {
     pub entities: u64,
     /// Timers that are set at the end.
     pub timers: u64,
-    /// Messages that nobody has taken at the end.
+    /// The number of messages that are still waiting at the end.
     pub messages: u64,
-    /// Read models that were rebuilt.
+    /// The number of read models that were rebuilt.
     pub projections: u64,
     /// All that is not understood, at most 1,000 different parts.
     pub misunderstood: Vec<Misunderstood>,
@@ -68,7 +68,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Everything is understood, and no recorded command that was decided again comes to something else.
+    /// True if everything is understood, and no re-decided command has another outcome.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.misunderstood.is_empty() && self.what_if.as_ref().is_none_or(|what_if| what_if.changed.is_empty())
@@ -124,7 +124,7 @@ pub struct Checker {
     projections: Vec<Replay>,
     /// The timers that are set, by entity and name.
     timers: HashMap<(Address, String), Waiting>,
-    /// The messages that nobody has taken yet, by sending shard, receiver and number.
+    /// The waiting messages, by sending shard, receiver and number.
     messages: HashMap<(u16, Address, u64), Waiting>,
     found: BTreeMap<(String, String), (u64, String)>,
     workerless: WorkerlessCalls,
@@ -144,7 +144,7 @@ struct Waiting {
 }
 
 #[cfg(feature = "projections")]
-/// A projection, and the rows it has come to; `None` once it has stopped.
+/// A projection with its rows; `None` once it has stopped.
 struct Replay {
     consumer: Box<dyn projection::Consumer>,
     cache: Option<projection::RowCache>,
@@ -209,14 +209,14 @@ impl Checker {
         self.replay(commit).await;
     }
 
-    /// Has the recorded commands decided again, too, each against its entity as it was then. Before the first commit.
+    /// Decides the recorded commands again, too, each against its entity's state at that time. Call this before the first commit.
     #[must_use]
     pub fn what_if(mut self) -> Self {
         self.deciding = Some(Deciding::default());
         self
     }
 
-    /// Does the same as [`record`](Self::record) for each record of a commit, and decides its commands again on the way.
+    /// Does the same as [`record`](Self::record) for each record of a commit, and decides the commit's commands again.
     fn decide_again(&mut self, records: &[Record<'_>], commit_micros: i64, deciding: &mut Deciding) {
         let mut segments: VecDeque<Segment> = VecDeque::new();
         for (at, record) in records.iter().enumerate() {
@@ -266,7 +266,7 @@ impl Checker {
     /// Has the read models take the next commit.
     #[cfg(feature = "projections")]
     async fn replay(&mut self, commit: &Commit) {
-        // Its rows are all in the cache; what is not there is nowhere.
+        // All its rows are in the cache, so the store behind it may be empty.
         let nowhere = MemoryViews::new();
         let mut stopped = Vec::new();
         for Replay { consumer, cache } in &mut self.projections {

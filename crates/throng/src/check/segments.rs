@@ -18,7 +18,7 @@ pub(crate) struct TimerSet {
     pub(super) body: String,
 }
 
-/// A command whose records end at a place in its commit.
+/// A command whose records end at this place in its commit.
 pub(super) struct Segment {
     /// The first record that can be its own.
     pub(super) start: usize,
@@ -31,21 +31,21 @@ pub(super) struct Segment {
     pub(super) name: String,
     pub(super) body: Vec<u8>,
     pub(super) now: Timestamp,
-    /// Else the time is that of the commit.
+    /// True if the time is exact; otherwise it is the commit's.
     pub(super) is_exact: bool,
     pub(super) missed_ticks: u64,
     pub(super) from: From,
     pub(super) is_asked: bool,
     pub(super) was: Was,
-    /// The timer that has asked; that it is set again, or over, is no effect.
+    /// The timer that asked. Its being set again or cleared is not an effect of the command.
     pub(super) timer: Option<String>,
     pub(super) fit: Fit,
 }
 
 pub(super) enum Fit {
-    /// No beginning has fitted; what the first one came to.
+    /// No beginning matched; holds the mismatch of the first one tried.
     None(Option<Miss>),
-    /// Its records begin here.
+    /// The records of the command begin at this index.
     Same(usize),
 }
 
@@ -58,7 +58,7 @@ pub(super) enum From {
     Outcome(Address),
 }
 
-/// Returns the entity whose outcome this is.
+/// Returns the entity that this outcome comes from.
 fn asked(body: &[u8]) -> Option<Address> {
     let outcome: RequestOutcome = serde_json::from_slice(body).ok()?;
     Some(Address::new(outcome.from.0, outcome.from.1))
@@ -75,7 +75,7 @@ pub(crate) struct KeptCommand {
     pub(crate) command: Box<serde_json::value::RawValue>,
 }
 
-/// The commands of one entity whose records stand together, from a record on; read before any of them is applied.
+/// Returns the commands of one entity whose records are contiguous, from this record on. They are read before any of them is applied.
 pub(super) fn segments(
     records: &[Record<'_>],
     start: usize,
@@ -87,7 +87,7 @@ pub(super) fn segments(
     let own = Address::new(records[start].kind, records[start].id);
     let run = records[start..].iter().take_while(|record| is_of(record, &own)).count();
     let (mut found, mut begin) = (Vec::new(), start);
-    // A timer may be set and due within one commit.
+    // A timer may be set and become due within one commit.
     let mut set_here: HashMap<&str, TimerSet> = HashMap::new();
     for end in start..start + run {
         let record = &records[end];
@@ -168,7 +168,7 @@ pub(super) fn segments(
     found
 }
 
-/// Returns the timer's name and its settings, if the record sets one.
+/// Returns the timer's name and settings, if the record sets one.
 fn timer_set<'a>(record: &Record<'a>) -> Option<(&'a str, TimerSet)> {
     let is_set = record.record == RecordKind::TimerSet;
     let set = is_set.then(|| serde_json::from_slice(record.body).ok());
@@ -179,7 +179,7 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
     record.kind == &*own.kind && record.id == &*own.id
 }
 
-/// A timer's record ends a tick of it where nothing of the same command follows: a new command that is accepted begins with an event.
+/// True if a timer's record ends a tick: no record of the same command follows. A new accepted command begins with an event.
 fn ends(records: &[Record<'_>], at: usize, own: &Address) -> bool {
     let next = records.get(at + 1).filter(|next| is_of(next, own));
     next.is_none_or(|next| next.record == RecordKind::Event || is_refused_key(next))

@@ -1,9 +1,9 @@
-//! Recorded commands, decided again by the program of today, each against its entity as it was then.
+//! Recorded commands, decided again by the present program, each against its entity's state at that time.
 //!
-//! What is recorded is what messages and timers ask, and what clients ask of kinds that keep that
-//! ([`Entity::KEEPS_COMMANDS`](crate::model::Entity::KEEPS_COMMANDS)). A command's records stand together in its commit, and its own
-//! record ends them; where they begin is not written down: behind a client's command that was not kept stands nothing. So every
-//! beginning that can be is tried, and one that fits is taken.
+//! The journal records the commands of messages and timers, and client commands of kinds with
+//! [`Entity::KEEPS_COMMANDS`](crate::model::Entity::KEEPS_COMMANDS). A command's records are contiguous in its commit, and its own record
+//! is the last. Their beginning is not marked, because an unrecorded client command has no last record. So every possible beginning is
+//! tried, and one whose outcome matches is taken.
 
 use super::{
     compare::{Miss, differing, miss},
@@ -24,20 +24,20 @@ use throng_journal::{Address, Record, RecordKind};
 /// The most different findings that are kept, each with its count.
 pub(super) const FINDINGS_MAX: usize = 1_000;
 
-/// The microseconds by which the second decision of a command is earlier. An outcome that differs then depends on the moment.
+/// The time by which the second decision of a command is earlier. An outcome that differs between the two depends on time or chance.
 const EARLIER_MICROS: i64 = 1_500_000;
 
 /// The result of deciding recorded commands again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct WhatIf {
-    /// Recorded commands that were decided again.
+    /// The number of recorded commands that were decided again.
     pub decided: u64,
     /// The number of them that have the same outcome.
     pub same: u64,
-    /// The number of them that cannot be judged. Some differ when they are decided twice, 1.5 seconds apart or with other random numbers.
-    /// Others come to nothing: the records before them may be theirs, or those of a command that was not kept.
+    /// The number of these that cannot be judged. The outcome of some differs between two decisions, 1.5 seconds apart and with other
+    /// random numbers. Others have no effect now, and the records before them may be theirs or those of an unrecorded command.
     pub undecided: u64,
-    /// Events of commands that were not kept.
+    /// The number of events of commands that were not recorded.
     pub events_not_kept: u64,
     /// The outcomes that differ, at most 1,000 different ones.
     pub changed: Vec<Changed>,
@@ -50,7 +50,7 @@ pub struct Changed {
     pub command: String,
     /// The recorded outcome: `event Deposited`, `refused`.
     pub was: String,
-    /// The outcome now.
+    /// The present program's outcome.
     pub would_be: String,
     /// The number of recorded commands that change in this way.
     pub times: u64,
@@ -93,13 +93,13 @@ impl fmt::Display for WhatIf {
     }
 }
 
-/// Gathers what comes of deciding again.
+/// The results of deciding again.
 #[derive(Default)]
 pub(super) struct Deciding {
     report: WhatIf,
-    /// Events of commands that were decided again.
+    /// The number of events of commands that were decided again.
     covered: u64,
-    /// The kinds of which a kept command was met.
+    /// The kinds that at least one recorded client command was found of.
     keeping: HashSet<String>,
     /// The count and the first occurrence of each change, by command, recorded outcome and new outcome.
     changed: BTreeMap<(String, String, String), (u64, String)>,
@@ -113,7 +113,7 @@ pub(super) struct Known<'a> {
 }
 
 impl Segment {
-    /// Tries this place as the beginning of its records, with the entity as it was before them.
+    /// Tries this index as the beginning of the command's records, against the entity's state before them.
     pub(super) fn try_at(&mut self, at: usize, known: &mut Known<'_>) {
         let is_later = at == self.end || known.records[at].record == RecordKind::Event;
         let is_beginning = at == self.start || is_later && !self.begins;
@@ -197,7 +197,8 @@ impl Segment {
 }
 
 impl Deciding {
-    /// Returns true once a kept command of the kind was met. From then on a command's records begin behind those of the one before it.
+    /// True once a recorded client command of the kind was found. From then on a command's records begin right after those of the one
+    /// before it.
     pub(super) fn is_kept(&self, kind: &str) -> bool {
         self.keeping.contains(kind)
     }
@@ -226,10 +227,10 @@ impl Deciding {
     }
 }
 
-/// Returns the effects that these records tell.
+/// Returns the effects that these records show.
 fn recorded(records: &[Record<'_>], timer: Option<&str>, known: &Known<'_>) -> Vec<Effect> {
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
-    // Written as today's program writes it, whatever program recorded it.
+    // Rewritten as the present program writes it, so that older formats compare equal.
     let command = |kind: &str, name: &str, body: &[u8]| {
         let kind = known.registry.find(kind);
         let read = kind.and_then(|kind| known.kinds[kind].command(name, body).ok());
@@ -260,7 +261,7 @@ fn recorded(records: &[Record<'_>], timer: Option<&str>, known: &Known<'_>) -> V
     records.iter().filter_map(effect).collect()
 }
 
-/// The reply that these records hold: under an idempotency key, or for who asked.
+/// Returns the reply in these records: stored under an idempotency key, or sent to the asker.
 fn reply(records: &[Record<'_>]) -> Option<Value> {
     records.iter().find_map(|record| match record.record {
         RecordKind::Key => {
@@ -277,7 +278,7 @@ fn reply(records: &[Record<'_>]) -> Option<Value> {
     })
 }
 
-/// Without what it does to the timer that asks.
+/// Removes the effects on the timer that asks.
 fn without(decision: Decision, timer: Option<&str>) -> Decision {
     let (Decision::Done(mut effects), Some(timer)) = (decision.clone(), timer) else {
         return decision;

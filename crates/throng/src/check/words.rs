@@ -1,6 +1,6 @@
 //! The words of a report.
 
-/// A reason without the places in the JSON text, by which one cause looks like many.
+/// Returns the reason without positions in the JSON text, which would make one cause look like many.
 pub(super) fn cause(reason: &str) -> String {
     const LINE: &str = " at line ";
     let mut cause = String::with_capacity(reason.len());
@@ -21,7 +21,7 @@ pub(super) fn cause(reason: &str) -> String {
     cause
 }
 
-/// Writes how often something was met.
+/// Writes a number of occurrences.
 pub(super) fn times_text(count: u64) -> String {
     match count {
         1 => "once".into(),

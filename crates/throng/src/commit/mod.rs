@@ -1,5 +1,5 @@
-//! The group commit of one writer's epoch: records are staged in the open commit, the commit is appended, what is durable
-//! advances, and whoever waits for it is woken.
+//! The group commit of one writer's epoch. Records are staged in the open commit, the commit is appended, the durable position advances,
+//! and the waiting tasks are woken.
 
 #[cfg(feature = "services")]
 mod publish;
@@ -36,49 +36,50 @@ use throng_journal::{
 pub(crate) struct GroupCommit {
     context: Arc<Context>,
     pub(crate) writer: WriterId,
-    /// The shards whose records its stream may hold: no other engine answers for one of these while this one does.
+    /// The shards whose records its stream may hold. No other engine answers for these while this one does.
     pub(crate) shards: ShardSet,
-    /// The sealed streams with records of these before this one, in order, with their last commits.
+    /// The earlier, sealed streams with records of these shards, in order: the last commit of each.
     pub(crate) sealed: Vec<Position>,
     open: OpenCommit<CommitBuilder>,
     leader: Leader,
-    /// Appends under way that did not resolve at once; only whoever leads polls them.
+    /// Appends that did not resolve at once. Only the leader polls them.
     flights: Mutex<Vec<Flight>>,
-    /// Bytes in the open commit: written with its lock held, read without.
+    /// Bytes in the open commit. Written under its lock, read without it.
     staged_bytes: AtomicUsize,
-    /// The bytes among them that do not come from outside. Written with its lock held, and read without.
+    /// The part of these bytes that comes from the engine's own work. Written under the lock, read without it.
     inside_bytes: AtomicUsize,
     /// Bytes appended since the last checkpoint.
     pub(crate) appended_bytes: AtomicU64,
     /// The moving average of a commit, from append to durable, microseconds.
     commit_micros: AtomicU64,
-    /// When the last commit that did not land at once did, by the host's clock.
+    /// The time at which the last commit that took more than one poll landed, by the host's clock.
     landed_micros: AtomicU64,
-    /// Bytes in the open commit at the last look whether [more comes](Self::is_gathering).
+    /// Bytes in the open commit at the last call of [`is_gathering`](Self::is_gathering). Only the leader writes it.
     gathered_bytes: AtomicUsize,
-    /// The traced work of commits. Nobody locks it while nothing is traced.
+    /// The traced work of commits. Not locked while nothing is traced.
     traced: Mutex<TracedCommits>,
     /// The position that the last checkpoint covers up to.
     covers: Mutex<Option<Position>>,
     #[cfg(feature = "services")]
-    /// The published values that rest on commits which are not durable yet, in order.
+    /// The published values whose commits are not durable yet, in order.
     published: Mutex<VecDeque<(u64, Published)>>,
-    /// Nothing new is begun: the stream ends in order, and whoever comes waits for the next one.
+    /// True once the stream is to end in order: nothing new begins, and newcomers wait for the next stream. Set by
+    /// [`begin_close`](Self::begin_close).
     closing: AtomicBool,
-    /// True once the stream has ended in order. All of it is durable, and answers from memory were true while the journal was held.
+    /// True once the stream has ended in order: all of it is durable, and answers from memory were true while the journal was held.
     ended_in_order: AtomicBool,
-    /// Nothing more is taken: the engine has stopped, or an append failed.
+    /// True once nothing more is accepted: the engine has stopped, or an append failed.
     over: AtomicBool,
-    /// Why the writer ended before its time.
+    /// The reason why the writer ended early.
     failure: Mutex<Option<Arc<AppendError>>>,
 }
 
 /// The longest time that the next commit waits for more after one has landed.
 const GATHER_MICROS_MAX: u64 = 500;
 
-/// Bytes of its own in each commit that work from inside may fill, however fast the journal is.
+/// The bytes that the engine's own work may always fill in each commit, however fast the journal is.
 const INSIDE_BYTES: usize = 64 << 10;
-/// Further bytes for each microsecond that a commit takes. A journal that writes as fast takes twice as long for them, and no longer.
+/// Further bytes for each microsecond that a commit takes. A journal that writes at this rate takes at most twice as long because of them.
 const INSIDE_BYTES_PER_MICRO: usize = 128;
 
 struct Flight {
@@ -98,7 +99,7 @@ pub(crate) enum Origin {
     Operator,
 }
 
-/// The writer ended while somebody waited: nothing was done, or it is not known.
+/// The writer ended during the wait. Nothing was done, or the outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended;
 
@@ -146,12 +147,12 @@ impl GroupCommit {
         Position::new(self.writer, CommitNo(number))
     }
 
-    /// The newest commit anything was put into.
+    /// Returns the newest commit that holds records.
     pub(crate) fn last(&self) -> u64 {
         self.open.last()
     }
 
-    /// Nothing is open and nothing in flight.
+    /// True if no commit is open or in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.open.is_idle()
     }
@@ -182,22 +183,22 @@ impl GroupCommit {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Lets nothing new begin from now on.
+    /// Refuses new work from now on.
     pub(crate) fn begin_close(&self) {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Returns whether answers may leave: no other engine can have changed the state that they were read from.
+    /// True if answers may leave: no other engine can have changed the state that they were read from.
     fn holds(&self) -> bool {
         self.ended_in_order.load(Ordering::Acquire) || self.context.journal.holds(self.writer)
     }
 
-    /// A hand that puts records of the engine's own work into the open commit: from inside.
+    /// Returns a writer into the open commit for records of the engine's own work.
     pub(crate) fn staging(&self) -> Staging<'_> {
         self.staging_of(Origin::Inside)
     }
 
-    /// A hand that puts records into the open commit.
+    /// Returns a writer into the open commit for records of this origin.
     pub(crate) fn staging_of(&self, origin: Origin) -> Staging<'_> {
         Staging {
             group_commit: self,
@@ -207,9 +208,9 @@ impl GroupCommit {
         }
     }
 
-    /// The open commit, if it has as many bytes as work of this origin may fill: then it waits for the next one.
+    /// Returns the open commit's number if it has no room for work of this origin, which then waits for the next commit.
     pub(crate) fn full_commit(&self, from: Origin) -> Option<u64> {
-        // The bound holds whatever is set: a few threads may each stage a command's most at once, and that still fits.
+        // The bound holds with any setting: a few threads may each stage a command's maximum at once, and that still fits.
         let max = self
             .context
             .options
@@ -217,17 +218,18 @@ impl GroupCommit {
             .min(throng_journal::COMMIT_BYTES_MAX / 4);
         let (max, inside_max) = match from {
             Origin::Outside => (max, usize::MAX),
-            // However much there is to do between entities, work from outside finds room in each commit, and waits for few bytes of theirs.
+            // Work from outside finds room in each commit however much entities do among themselves, and waits for only this many bytes of
+            // theirs.
             Origin::Inside => (max / 2, self.inside_bytes_max()),
-            // However much comes from outside, too.
+            // Operators find room however much comes from outside.
             Origin::Operator => (max + max / 8, usize::MAX),
         };
         let is_inside_full = || self.inside_bytes.load(Ordering::Relaxed) >= inside_max;
         if self.staged_bytes.load(Ordering::Relaxed) < max && !is_inside_full() {
             return None;
         }
-        // Meanwhile it may have been taken, and what is counted may still be the last one's: nobody waits for an empty one, which always takes
-        // something, and which nothing else may come to fill.
+        // The commit may have been taken meanwhile, and the counters may still be the former one's. Nothing may wait for an empty commit:
+        // it has room, and perhaps no other work comes to fill it.
         self.open
             .full(|open| open.bytes() > 0 && (open.bytes() >= max || is_inside_full()))
     }
@@ -238,14 +240,15 @@ impl GroupCommit {
         takes.saturating_mul(INSIDE_BYTES_PER_MICRO).max(INSIDE_BYTES)
     }
 
-    /// Returns about how long a newcomer waits for the next commit. Everything held goes into it, and it waits for the one in flight.
+    /// Returns about how long a newcomer waits for the next commit: all waiting records go into that one, and it waits for the one in
+    /// flight.
     pub(crate) fn commit_wait(&self) -> Duration {
         Duration::from_micros(self.commit_micros.load(Ordering::Relaxed)).saturating_mul(2)
     }
 
     // --- ending ------------------------------------------------------------------------------------------------------
 
-    /// An append failed, or may have: this writer takes nothing more, and a new epoch begins from the journal.
+    /// Ends the writer, because an append failed or may have failed. A new epoch begins from the journal.
     pub(crate) fn fail(&self, error: AppendError) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
@@ -256,7 +259,7 @@ impl GroupCommit {
         self.context.signals.wake_watchers();
     }
 
-    /// An error that says that the writer is over ends it, as an append that says so would. Whether it was one.
+    /// Ends the writer if the error says that it is over, as a failed append would. Returns true if so.
     pub(crate) fn fail_if_over(&self, error: &throng_journal::Error) -> bool {
         match error {
             throng_journal::Error::Sealed(_) => self.fail(AppendError::Sealed),
@@ -266,12 +269,12 @@ impl GroupCommit {
         true
     }
 
-    /// Why the writer ended before its time, if it did.
+    /// Returns the reason why the writer ended early, if it did.
     pub(crate) fn failure(&self) -> Option<Arc<AppendError>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The engine stops: nothing more is taken. Whoever still waits is told once nothing is in flight.
+    /// Accepts nothing more, because the engine stops. Waiters get their error once nothing is in flight.
     pub(crate) fn close(&self) {
         self.over.store(true, Ordering::Release);
         if self.open.is_idle() {
@@ -279,8 +282,8 @@ impl GroupCommit {
         }
     }
 
-    /// All that was begun is durable, while the journal is held: whoever has an answer may still give it. `false`: it is not, or the journal
-    /// is not held any more.
+    /// Ends the stream in order if all its records are durable and the journal is still held, and returns true: existing answers may
+    /// still leave. `false`: the conditions do not hold.
     pub(crate) fn end_in_order(&self) -> bool {
         let holds = self.open.is_idle() && !self.is_over() && self.context.journal.holds(self.writer);
         if holds {
@@ -290,14 +293,15 @@ impl GroupCommit {
         holds
     }
 
-    /// The stream was sealed: commits up to this one are in the journal, all others are lost.
+    /// Ends a sealed stream: commits up to this one are in the journal, all others are lost.
     pub(crate) fn end(&self, last: CommitNo) {
         self.open.end(last.0);
     }
 
     // --- reading -----------------------------------------------------------------------------------------------------
 
-    /// The commits after a position, into the next stream at the end of a sealed one, and how far they reach; none at the end.
+    /// Reads the commits after a position, going on in the next stream at the end of a sealed one. Also returns how far they reach. Empty
+    /// at the end.
     pub(crate) async fn read_after(
         &self,
         after: Position,
@@ -305,7 +309,8 @@ impl GroupCommit {
     ) -> Result<(Vec<Commit>, Position), throng_journal::Error> {
         let mut at = after;
         loop {
-            // The ends of sealed streams are known. Many streams are empty, and a read that fails begins all over again.
+            // The ends of sealed streams are known. Skipping them matters: many streams are empty, and a read that fails begins all over
+            // again.
             let is_over = |end: &Position| end.writer == at.writer && end.commit <= at.commit;
             if !self.sealed.iter().any(is_over) {
                 let commits = self.context.journal.read(at, bytes_max).await?;
@@ -328,7 +333,7 @@ impl GroupCommit {
     //= promise 3: answers rest on durable events
     pub(crate) fn durable_now<R>(&self, number: u64, until: u64) -> Option<Result<(), Error<R>>> {
         match self.open.state(number) {
-            // The state that was looked at may have been another engine's to change.
+            // Another engine may have changed the state meanwhile.
             Poll::Ready(Ok(())) if self.holds() => Some(Ok(())),
             Poll::Ready(Err(_)) => Some(Err(lost())),
             Poll::Pending if self.context.host.elapsed_micros() < until => None,
@@ -336,12 +341,12 @@ impl GroupCommit {
         }
     }
 
-    /// Wakes this one when [`durable_now`](Self::durable_now) may say more, also at the deadline; `false`: it may already.
+    /// Wakes the waker when [`durable_now`](Self::durable_now) may have more to say, or at the deadline; `false`: it has already.
     pub(crate) fn wake_at(&self, number: u64, until: u64, waker: &Waker) -> bool {
         self.open.wake_at(number, until, waker)
     }
 
-    /// Wakes those whose deadline has passed.
+    /// Wakes the waiters whose deadline has passed.
     pub(crate) fn sweep(&self) {
         self.open.sweep(self.context.host.elapsed_micros());
     }
@@ -351,11 +356,11 @@ impl GroupCommit {
         self.open.wait(number, u64::MAX)
     }
 
-    /// Waits until a commit is durable, or says what is known at the deadline.
+    /// Waits until a commit is durable; at the deadline returns what is known.
     pub(crate) async fn wait_until<R>(&self, number: u64, until: u64) -> Result<(), Error<R>> {
         let mut wait = self.open.wait(number, until);
         if wait.is_durable() {
-            // The answer may rest on memory alone: the state that was looked at may have been another engine's to change.
+            // The answer may rest on memory alone, which another engine may have changed meanwhile.
             return if self.holds() {
                 Ok(())
             } else {
@@ -376,10 +381,10 @@ impl GroupCommit {
         .await
     }
 
-    /// Waits for something else, but not past the deadline (then `Ok(None)`), nor for a writer that ends.
+    /// Waits for a future, until the deadline (then `Ok(None)`) or the end of the writer.
     pub(crate) async fn in_time<T>(&self, until: u64, future: impl Future<Output = T>) -> Result<Option<T>, Ended> {
         let mut future = std::pin::pin!(future);
-        // Waiting for the open commit too, because those who do are swept at their deadline and woken at the end.
+        // Also waits for the open commit, because its waiters are woken at their deadline and at the end of the writer.
         let mut commit = self.open.wait(self.open.number(), until);
         let mut polled = false;
         std::future::poll_fn(move |context| {
@@ -402,8 +407,8 @@ impl GroupCommit {
 
     // --- committing --------------------------------------------------------------------------------------------------
 
-    /// Leads one commit, if nobody else leads: what has landed is told, what is open is appended. More than that is for those
-    /// who asked meanwhile, and for this one behind all that is ready on its loop.
+    /// Leads one commit, if there is no leader: completes what has landed, and appends the open commit. It does no more: further work is
+    /// for the tasks that asked for it meanwhile, or for its own next poll, after all that is ready on its loop.
     pub(crate) fn lead(&self, candidate: Candidate, context: &mut task::Context<'_>) {
         let Some(mut term) = self.leader.ask(candidate, context.waker()) else {
             return;
@@ -428,8 +433,8 @@ impl GroupCommit {
         }
     }
 
-    /// Right after a commit has landed the next one waits while more comes with every look at the sockets, at most as long as a commit
-    /// takes: where a database makes them, each costs it nearly the same, however much is in it.
+    /// True if the next commit should wait. That is so right after a commit has landed, as long as each look at the sockets brings more
+    /// work, and at most as long as a commit takes. A commit in a database costs nearly the same whatever its size.
     fn is_gathering(&self) -> bool {
         let staged = self.staged_bytes.load(Ordering::Relaxed);
         if staged == 0 || self.open.in_flight() > 0 {
@@ -444,7 +449,7 @@ impl GroupCommit {
         since < longest && self.gathered_bytes.swap(staged, Ordering::Relaxed) != staged
     }
 
-    /// This candidate leads no more: another one does what it was woken for.
+    /// Withdraws this candidate. If it was to lead, another candidate is woken instead.
     pub(crate) fn leave(&self, candidate: Candidate) {
         self.leader.leave(candidate);
         self.context.signals.commit.wake();
@@ -503,7 +508,7 @@ impl GroupCommit {
         }
     }
 
-    /// Notes that a commit holds records of traced work, which `batch` is a part of.
+    /// Notes that a commit holds records of traced work, which is part of `batch`.
     pub(crate) fn add_traced(&self, number: u64, work: TraceContext, batch: TraceContext) {
         self.traced().add(number, work, batch);
     }
@@ -520,7 +525,7 @@ impl GroupCommit {
         self.traced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exports the span of a commit that is durable now, if it holds records of traced work or was slow.
+    /// Exports the span of a durable commit, if it holds records of traced work or was slow.
     fn trace_commit(&self, number: u64, begun_micros: u64, took_micros: u64) {
         let Some(tracer) = &self.context.tracer else { return };
         let gathered = self.traced().has_landed(number, begun_micros);
@@ -558,12 +563,12 @@ impl GroupCommit {
     }
 }
 
-/// Puts records into the open commit, and remembers whether there were any: then somebody has to be woken to lead it.
+/// Puts records into the open commit, and notes whether there were any, so that the caller wakes a leader.
 pub(crate) struct Staging<'a> {
     group_commit: &'a GroupCommit,
     is_inside: bool,
     pub(crate) has_staged: bool,
-    /// The commit that records were put into last.
+    /// The commit that received the last records.
     pub(crate) commit: u64,
 }
 
@@ -595,7 +600,7 @@ fn lost<R>() -> Error<R> {
     }
 }
 
-/// The engine's "no": nothing was done, or (`OutcomeUnknown`) it is not known.
+/// The engine's refusal: nothing was done, or (`OutcomeUnknown`) the outcome is unknown.
 pub(crate) type Refusal = Error<Infallible>;
 
 /// The engine's part of a typed answer.
@@ -603,14 +608,14 @@ pub(crate) fn widen<R>(error: Refusal) -> Error<R> {
     error.engine().unwrap_or_else(|never| match never {})
 }
 
-/// Asked at the end of a writer's epoch: nothing was done.
+/// Returns the error for work that arrives at the end of a writer's epoch: nothing was done.
 pub(crate) fn recovering<R>() -> Error<R> {
     Error::Unavailable {
         reason: "the engine starts again from its journal".into(),
     }
 }
 
-/// Something stored cannot be read. Clients are told what; why, with files and addresses, stands in the log.
+/// Returns the error for stored data that cannot be read. Clients get `what`; `why`, with files and addresses, goes to the log.
 pub(crate) fn unreadable<R>(what: String, why: &impl std::fmt::Display) -> Error<R> {
     tracing::error!("{what}: {why}");
     Error::Unavailable {

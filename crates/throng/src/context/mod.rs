@@ -40,19 +40,19 @@ use throng_services::stats::Stats;
 /// The reason given by each refusal of a quiet engine, and among its troubles.
 pub(crate) const QUIET: &str = "the service was started quiet: it answers queries and changes nothing";
 
-/// The surroundings of an engine. Nothing in here belongs to one writer's epoch.
+/// The surroundings of an engine. None of it belongs to a single writer's epoch.
 pub(crate) struct Context {
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: Options,
     pub(crate) host: Arc<dyn Host>,
-    /// The same host, as the one that looks at the time of day.
+    /// The same host, as the one that checks the time of day.
     pub(crate) clock: Arc<SteadyHost>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     /// The other nodes, in a cluster.
     pub(crate) peers: Option<Arc<dyn Peers>>,
     pub(crate) newer_releases: NewerReleases,
-    /// Decides which work is traced, if any may be.
+    /// The last count of work that waits for an operator.
     pub(crate) tracer: Option<Arc<Tracer>>,
     pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
@@ -72,17 +72,17 @@ pub(crate) struct Context {
 /// The signals of the background tasks, and the wakers of tasks that wait for durable commits.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// There is something to commit, from a caller outside of a gateway's loops.
+    /// A caller outside a gateway's loops has staged something to commit.
     pub(crate) commit: Signal,
     /// There are messages to deliver.
     pub(crate) deliver: Arc<Signal>,
-    /// The next timer is due earlier than the task knows.
+    /// A timer was set that is due earlier than the task knows.
     pub(crate) timers: Signal,
     /// A checkpoint is wanted before its time.
     pub(crate) checkpoint: Signal,
     /// The writer's epoch has ended.
     pub(crate) recover: Signal,
-    /// Other messages are dead, or other entities quarantined.
+    /// The set of dead messages or quarantined entities has changed.
     pub(crate) unresolved: Signal,
     /// Wakes tasks that wait for a commit on another loop than the one that makes it durable.
     pub(crate) relay: Arc<Relay>,
@@ -90,10 +90,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Wakes this one with the next durable commit, and when the engine's status changes.
+    /// Wakes the waker at the next durable commit, and when the engine's status changes.
     pub(crate) fn watch(&self, waker: &Waker) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Polled again and again while nothing becomes durable, one task stands here once.
+        // A task that polls repeatedly while nothing becomes durable is listed once.
         if !watchers.iter().any(|own| own.will_wake(waker)) {
             watchers.push(waker.clone());
         }
@@ -106,7 +106,7 @@ impl Signals {
 }
 
 impl Context {
-    /// Tells whether there is room for new work: on the disk, and within the disk budget.
+    /// True if there is room for new work, on the disk and within the disk budget.
     pub(crate) fn has_room(&self) -> bool {
         self.journal.has_room() && self.disk.has_room()
     }
@@ -125,7 +125,7 @@ impl Context {
         kind.ok_or_else(|| Error::Malformed(unknown_kind(name)))
     }
 
-    /// Returns how long each kind's events are kept, of the kinds that do not keep all.
+    /// Returns the retention of the kinds that do not keep all their events.
     pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
         let options = &self.options.keep;
         let kinds = self.registry.kinds().iter();
@@ -137,8 +137,8 @@ impl Context {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be
-    /// gone a short time ago. Asked now and then, so that it is known since when.
+    /// Returns the newer node that may understand what this program does not: one that was alive at the last look at the nodes, or was
+    /// found gone a short time ago. Called regularly, so that the time of its going is known.
     pub(crate) fn newer(&self) -> Option<String> {
         let peers = self.peers.as_ref()?;
         self.newer_releases.look(&**peers, self.host.elapsed_micros())
@@ -152,8 +152,8 @@ impl Context {
         })
     }
 
-    /// Returns why work that this program does not understand waits. `None` if no newer release lives, by a look at the nodes that began
-    /// after this call, and none has lived lately.
+    /// Returns why work that this program does not understand waits. `None` if no newer release is alive (by a look at the nodes that began
+    /// after this call) or was lately.
     pub(crate) async fn waits_for(&self) -> Option<String> {
         let peers = self.peers.clone()?;
         if let Some(newer) = self.newer() {
@@ -170,7 +170,7 @@ impl Context {
         self.newer()
     }
 
-    /// Refuses what a node that lives does not know: an older program runs there.
+    /// Refuses a feature that an older program on another living node does not know.
     pub(crate) fn refuse_older_nodes(&self, (feature, doing): (u32, &str)) -> Result<(), String> {
         let peers = self.peers.as_ref();
         match peers.and_then(|peers| peers.without_feature(feature)) {

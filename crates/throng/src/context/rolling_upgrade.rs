@@ -1,4 +1,4 @@
-//! Work that this program does not understand, while a newer release of the service runs on another node. A client is told to come again. A
+//! Work that this program does not understand, while a newer release of the service runs on another node. A client is asked to retry. A
 //! message or a timer waits until a node of that release owns its entity.
 
 use crate::remote::Peers;
@@ -10,23 +10,23 @@ use std::{
 /// The longest time to wait for a look at the nodes.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
-/// The time for which the last newer node may still come back after it is found to be gone. A process that is replaced or has crashed is
-/// there again within seconds. A machine that restarts is there within one or two minutes.
+/// The time for which the last newer node is expected back after it is found gone. A replaced or crashed process is
+/// back within seconds, a restarted machine within one or two minutes.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// The node of a newer release that this process has seen last.
+/// The node of a newer release that was seen last.
 #[derive(Default)]
 pub(crate) struct NewerReleases(Mutex<Option<Seen>>);
 
 struct Seen {
     node: String,
-    /// The time when the node was found to be gone, by the engine's clock that never goes back; `None`: it lives.
+    /// The time at which the node was found gone, by the engine's monotonic clock; `None` while it lives.
     gone_micros: Option<u64>,
 }
 
 impl NewerReleases {
-    /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be gone
-    /// less than [`GRACE`] ago. Asked now and then, so that it is known since when.
+    /// Returns the newer node that may understand what this program does not: one that was alive at the last look, or was found gone
+    /// less than [`GRACE`] ago. Called regularly, so that the time of its going is known.
     pub(super) fn look(&self, peers: &dyn Peers, now: u64) -> Option<String> {
         let living = peers.newer();
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);

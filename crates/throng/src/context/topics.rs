@@ -1,4 +1,4 @@
-//! Topics: values that entities publish, for whoever listens now.
+//! Topics: values that entities publish to present listeners.
 
 use std::{
     any::Any,
@@ -11,7 +11,7 @@ use throng_services::bus::{self, AnotherType, Bus};
 
 type Publish = Box<dyn Fn(Box<dyn Any + Send>) + Send>;
 
-/// The topics somebody has asked for.
+/// The topics that have been listened to.
 #[derive(Default)]
 pub(crate) struct Topics {
     bus: Bus,
@@ -21,15 +21,16 @@ pub(crate) struct Topics {
 impl Topics {
     pub(crate) fn publish(&self, Published { topic, value }: Published) {
         let topics = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without one, nobody has ever listened.
+        // A topic without an entry has never had a listener.
         let Some(publish) = topics.get(topic) else { return };
-        // Publishing clones the value, which is user code: a panic in there must not end the engine.
+        // Publishing clones the value, which is user code; its panic must not end the engine.
         if catch_unwind(AssertUnwindSafe(|| publish(value))).is_err() {
             tracing::error!("a value published on the topic {topic:?} panicked when it was cloned, and is lost");
         }
     }
 
-    /// Hands what is published on a topic from now on to this alone, on the thread that saw its commit.
+    /// Passes every value published on a topic from now on to this function, on the thread that saw its commit. There are no other
+    /// listeners.
     pub(crate) fn hand_over<T: 'static>(&self, topic: &Topic<T>, take: impl Fn(T) + Send + 'static) {
         let take = move |value: Box<dyn Any + Send>| {
             if let Ok(value) = value.downcast::<T>() {
@@ -40,7 +41,7 @@ impl Topics {
         by_name.insert(topic.name(), Box::new(take));
     }
 
-    /// A topic, to listen to what is published on it from now on.
+    /// Returns a topic to listen to from now on.
     pub(crate) fn listen<T: Clone + Send + Sync + 'static>(
         &self,
         topic: &Topic<T>,

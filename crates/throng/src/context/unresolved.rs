@@ -1,4 +1,4 @@
-//! Work that waits for an operator, as it was counted last.
+//! Work that waits for an operator, as last counted.
 
 use prometheus_client::{
     collector::Collector,
@@ -12,17 +12,17 @@ use std::{
 #[cfg(doc)]
 use throng_core::shard::DeadMessage;
 
-/// The reason of a group of dead messages that were not told apart by their causes.
+/// The reason of the group that holds all remaining dead messages.
 pub const OTHER_CAUSES: &str = "other reasons";
 
 /// Something that waits for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnresolvedWork {
-    /// A message that nobody could take.
+    /// A message that could not be taken.
     DeadMessage,
-    /// An entity that an operator, or the engine in an operator's place, has quarantined.
+    /// An entity that an operator, or the engine on its own, has quarantined.
     QuarantinedByOperator,
-    /// An entity that cannot be brought back, as far as that was found.
+    /// An entity that cannot be loaded, as far as that is known.
     QuarantinedByProgram,
 }
 
@@ -40,7 +40,7 @@ pub struct Unresolved {
 }
 
 impl Unresolved {
-    /// The same in a sentence without the reason, which may hold what is not for everybody.
+    /// Returns a sentence without the reason, which may hold private data.
     #[must_use]
     pub fn brief(&self) -> String {
         let Self { count, kind, .. } = self;

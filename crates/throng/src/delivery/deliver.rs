@@ -1,4 +1,4 @@
-//! Messages between entities: in the turn that sent them if their receiver is at hand, else soon after.
+//! Messages between entities: delivered in the batch that sent them if their receiver is in memory, else soon after.
 
 use super::Deliverer;
 use crate::{
@@ -23,26 +23,26 @@ use throng_journal::{Address, Commit, Error, RecordKind, ShardId, ShardSet};
 
 /// Bytes of commits read at a time.
 pub(super) const READ_BYTES: usize = 8 << 20;
-/// Messages dropped under one lock of their shard.
+/// The most messages that are dropped under one lock of their shard.
 const DROPPED_AT_ONCE: usize = 256;
-/// Slow messages delivered at once, and the microseconds until the next ones: what an entity that multiplies takes of everybody's time and
-/// commits is a small part, and it is stopped within seconds all the same.
+/// The most slow messages delivered at once, and the microseconds until the next ones. Slow are the messages of an entity that multiplies:
+/// it gets only a small part of the commits and of the processor, but still runs into its limit within seconds.
 const SLOW_AT_ONCE: usize = 32;
 const SLOW_EVERY_MICROS: u64 = 2_000;
-/// The first and the longest pause before a receiver that cannot be loaded is tried again. Each pause doubles the one before.
+/// The first and the longest pause before loading a receiver is tried again. Each pause is twice the one before.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// The unit that a delivery belongs to: each delivers at most [`Options::deliveries_per_turn`](crate::Options) messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {
-    /// A batch of the loop that sent them: the bound is for all its commands together.
+    /// A batch of the loop that sent them. The bound is for all commands of the batch together.
     Batch,
     /// A pass of the delivery task.
     Pass,
 }
 
 impl Deliverer {
-    /// Delivers what is there, as much as belongs into one turn, unless somebody is at it; the rest is the delivery task's.
+    /// Delivers as many messages as one batch may, unless another task is delivering. The delivery task does the rest.
     pub(crate) fn deliver(self: &Arc<Self>, within: Within) {
         self.deliver_in(within, &Slice::new(&*self.context.host));
     }
@@ -55,7 +55,7 @@ impl Deliverer {
         }
     }
 
-    /// Delivers what is there, as the delivery task. The time until slow messages may be delivered again, if some wait.
+    /// Delivers messages, as the delivery task. Returns the time until slow messages may be delivered again, if some wait.
     pub(crate) fn deliver_next(self: &Arc<Self>) -> Option<Duration> {
         self.pass(Within::Pass, &Slice::new(&*self.context.host));
         if self.executor.group_commit.is_over() {
@@ -66,12 +66,12 @@ impl Deliverer {
         }
         let from = self.slow_from.load(Ordering::Relaxed);
         let wait = from.saturating_sub(self.context.host.elapsed_micros());
-        // There may be no room for any now.
+        // Perhaps none may be delivered now.
         let wait = if wait == 0 { SLOW_EVERY_MICROS } else { wait };
         self.outbox.has_slow().then(|| Duration::from_micros(wait))
     }
 
-    /// Delivers until the slice is over, unless somebody is at it.
+    /// Delivers until the slice is over, unless another task is delivering.
     //= promise 6: taken exactly once
     fn pass(self: &Arc<Self>, within: Within, slice: &Slice<'_>) {
         let _ours = match self.delivering.try_lock() {
@@ -110,7 +110,7 @@ impl Deliverer {
         }
     }
 
-    /// The number of slow messages that may be delivered now. Where messages take all their room, others wait for these to be taken.
+    /// Returns the number of slow messages that may be delivered now. If messages fill their memory, others wait for these to be taken.
     fn may_be_slow(&self, within: Within, now: u64) -> usize {
         if within == Within::Batch {
             return 0;
@@ -124,7 +124,7 @@ impl Deliverer {
         }
     }
 
-    /// Resolves once the journal and the open commit have room for what messages record.
+    /// Resolves once the journal and the open commit have room for the records of messages.
     pub(crate) async fn room(&self) {
         while !self.context.has_room() && !self.executor.group_commit.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
@@ -132,7 +132,7 @@ impl Deliverer {
         self.room_in_commit().await;
     }
 
-    /// The same for what removes history, which would wait for ever for the room that it makes: what the journal may take does not bound it.
+    /// The same for the removal of history. It ignores the disk budget, because otherwise it would wait for the room that it makes.
     pub(crate) async fn room_to_remove(&self) {
         while !self.context.journal.has_room() && !self.executor.group_commit.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
@@ -143,12 +143,12 @@ impl Deliverer {
     async fn room_in_commit(&self) {
         if let Some(number) = self.executor.group_commit.full_commit(Origin::Inside) {
             batch::wake_committer(&self.context);
-            // Lost with its writer, there is nothing to deliver either.
+            // If the commit is lost with its writer, there is nothing to deliver either.
             let _ = self.executor.group_commit.wait(number).await;
         }
     }
 
-    /// `false`: its shard's inbox is full, and the message is the next one again.
+    /// Tries one message; `false` if its shard's inbox is full, and the message is the next one again.
     fn deliver_one(self: &Arc<Self>, outgoing: Box<Outgoing>) -> bool {
         let (deliverer, attempt) = (self.clone(), attempt(&self.context, outgoing));
         let shard = self.executor.shard_of(attempt.target.hash);
@@ -170,11 +170,11 @@ impl Deliverer {
         true
     }
 
-    /// Goes on with a message after the outcome of its attempt.
+    /// Continues a message after the outcome of its attempt.
     fn came(self: &Arc<Self>, attempt: Attempt<'static>, execution: ShardExecution) {
         let (wait, target) = match execution {
             Execution::Done(outcome) => return self.taken(attempt, outcome),
-            // The epoch is over: the next one reads the message from the log.
+            // The epoch is over; the next one reads the message from the log.
             Execution::Refused(_) | Execution::Wait(Wait::NextEpoch) => return,
             Execution::Wait(wait) => (wait, attempt.target.clone()),
         };
@@ -199,14 +199,14 @@ impl Deliverer {
         }
     }
 
-    /// A message that the program of this node does not understand waits, with those that follow it from the same entity, in a queue of
-    /// its own: there it is seen whether a newer release lives, and it is tried again.
+    /// Puts a message that this program does not understand, with the later ones of the same entity, into a separate queue.
+    /// That queue checks whether a newer release is alive, and tries the message again.
     fn keep_for_upgrade(self: &Arc<Self>, to: ShardId, outgoing: Box<Outgoing>, why: &str) {
         let now = self.context.host.now();
         self.begin(self.outbox.keep_for_upgrade(to, outgoing, (why, now)));
     }
 
-    /// Somebody sends a queue that has begun, until nothing is in it.
+    /// Starts a task that sends a new queue until it is empty.
     pub(super) fn begin(self: &Arc<Self>, queue: Option<PeerQueue>) {
         if let Some(queue) = queue {
             self.context.host.spawn(Box::pin(self.clone().deliver_queue(queue)));
@@ -223,14 +223,14 @@ impl Deliverer {
         if outcome == Outcome::Failed {
             self.context.metrics.dead.inc();
         }
-        // A message that was taken before answers nobody: whoever asked asks again.
+        // A message that was taken earlier answers nobody: the asker repeats its request.
         if let (Some(waiter), Some(rests_on)) = (outgoing.waiter, rests_on) {
             let answer = attempt.answer;
             drop(waiter.tell.send(ForwardedReply { answer, rests_on }));
         }
     }
 
-    /// Loads a receiver; what waits for it is delivered then. One that cannot be loaded holds up only its own messages.
+    /// Loads a receiver and delivers the messages that wait for it. A receiver that cannot be loaded delays only its own messages.
     async fn load(self: Arc<Self>, receiver: Receiver) {
         let mut loaded = self.try_load(&receiver).await;
         let mut pause = RETRY.0;
@@ -250,14 +250,14 @@ impl Deliverer {
         self.take_up(receiver.to).await;
     }
 
-    /// Has what waited for entities that were released delivered.
+    /// Delivers what waited for entities that were released.
     pub(crate) fn take_up_released(self: &Arc<Self>) {
         for to in self.outbox.take_released() {
             self.context.host.spawn(Box::pin(self.clone().take_up(to)));
         }
     }
 
-    /// Delivers what waits in the log for a receiver that takes messages again.
+    /// Delivers the messages in the log for a receiver that takes messages again.
     async fn take_up(self: Arc<Self>, to: Address) {
         while let Err(error) = self.catch_up_one(&to).await
             && !self.executor.group_commit.is_over()
@@ -267,7 +267,8 @@ impl Deliverer {
         }
     }
 
-    /// Drops the messages that wait now for an entity which an operator has quarantined; how many. `None`: none has.
+    /// Drops the messages that wait for an entity which an operator has quarantined, and returns their number. `None` if it is not
+    /// quarantined.
     pub(crate) async fn drop_waiting(
         &self,
         to: &Address,
@@ -277,7 +278,7 @@ impl Deliverer {
         let Some(from) = self.outbox.waits_from(to) else {
             return Ok(None);
         };
-        // Messages that come from here on are not meant.
+        // Later messages are not meant.
         let upto = group_commit.position(group_commit.last());
         batch::wake_committer(&self.context);
         group_commit.wait_until(upto.commit.0, u64::MAX).await?;
@@ -292,7 +293,7 @@ impl Deliverer {
                     self.room_to_remove().await;
                     match self.executor.drop_waiting(to, some, by.clone()).await? {
                         Some(some) => dropped += some,
-                        // The entity was released meanwhile.
+                        // The entity has been released meanwhile.
                         None => break 'all,
                     }
                     yield_now().await;
@@ -316,7 +317,7 @@ impl Deliverer {
         }
     }
 
-    /// Delivers what is only in the log of a receiver that was stuck.
+    /// Delivers the messages for a formerly stuck receiver that are only in the log.
     async fn catch_up_one(self: &Arc<Self>, to: &Address) -> Result<(), String> {
         while let Some(behind) = self.outbox.stuck_behind(to) {
             let group_commit = &self.executor.group_commit;
@@ -345,12 +346,12 @@ impl Deliverer {
                             self.keep_for_upgrade(shard, outgoing, &why);
                         }
                     }
-                    // The receiver is quarantined again: its messages wait where they were.
+                    // The receiver is quarantined again: its messages go on waiting in the log.
                     Ok((_, Carried::Quarantined(_))) => return Ok(()),
                     Ok(_) => return Ok(()),
                     Err(refusal) => return Err(refusal.to_string()),
                 }
-                // The receiver may have sent others.
+                // The receiver may have sent messages.
                 self.context.signals.deliver.wake();
                 slice.pause().await;
             }
@@ -398,7 +399,8 @@ impl Deliverer {
         Ok(())
     }
 
-    /// Leaves out what was taken of messages to these receivers, which take none now. Of messages to others that is seen as they are delivered.
+    /// Removes the messages to these receivers, which take none now, that were taken before. For other receivers, delivery itself finds
+    /// that out.
     #[expect(clippy::vec_box, reason = "the outbox holds them in boxes")]
     async fn untaken(
         &self,
@@ -464,7 +466,7 @@ fn message(attempt: Attempt<'static>) -> Option<Box<Outgoing>> {
     Some(outgoing)
 }
 
-/// The messages these shards sent with a commit, those that are meant.
+/// Returns the messages in a commit from these shards that the filter accepts.
 pub(super) fn messages<'a>(
     commit: &'a Commit,
     from: &'a ShardSet,

@@ -1,4 +1,4 @@
-//! Delivery of what entities have others do later: messages and timers. Both come to the [executor](crate::executor) as attempts.
+//! Delivery of messages and timers. Both reach the [executor](crate::executor) as attempts.
 
 mod deliver;
 mod remote;
@@ -19,9 +19,9 @@ pub(crate) struct Deliverer {
     context: Arc<Context>,
     executor: Arc<Executor>,
     outbox: Arc<Outbox>,
-    /// Messages are delivered by one at a time, in order.
+    /// Held while messages are delivered: by one task at a time, in order.
     delivering: Mutex<()>,
-    /// When slow messages may be delivered again, by the host's clock. Written while delivering.
+    /// The earliest time of the next slow messages, by the host's clock. Written with `delivering` held.
     slow_from: AtomicU64,
     /// Held while messages that were left to the log are read, for one peer queue at a time.
     reading_lines: tokio::sync::Mutex<()>,

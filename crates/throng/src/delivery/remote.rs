@@ -1,8 +1,8 @@
-//! Messages to entities of other nodes, and from them, and those that wait for a newer program.
+//! Messages to and from entities of other nodes, and messages that wait for a newer program.
 //!
-//! A message leaves once it is durable, in the order of its queue, and is sent again until it was taken: its receiver's shard knows by
-//! its number whether it was, wherever that shard lives by then. One that the program of the node which owns the receiver does not
-//! understand is not taken as long as a newer release lives; it stays with its sender, in a queue of its own.
+//! A message leaves once it is durable, in the order of its queue, and is sent again until it was taken. The receiver's shard knows by
+//! the number whether it was, whichever node owns the shard by then. A message that the receiver's program does not
+//! understand is not taken while a newer release is alive; it stays with its sender, in a separate queue.
 
 use super::{
     Deliverer,
@@ -25,19 +25,19 @@ use throng_core::{
 };
 use throng_journal::{Address, Position, ShardId, features::WAITS};
 
-/// Messages of one queue sent at a time.
+/// The most messages of one queue sent at a time.
 const MESSAGES_MAX: usize = 256;
-/// Messages of one queue read from the log at a time, and those of one commit more.
+/// The most messages of one queue read from the log at a time, beyond those of one commit.
 const WINDOW_MAX: usize = 4 * MESSAGES_MAX;
 /// The longest time that an owner may take.
 const WITHIN: Duration = Duration::from_secs(5);
-/// The first and the longest pause before messages that nobody has taken are sent again. Each pause doubles the one before.
+/// The first and the longest pause before messages that were not taken are sent again. Each pause is twice the one before.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// The same of those that wait for a newer program.
+/// The same for messages that wait for a newer program.
 const RETRY_NEWER: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 impl Deliverer {
-    /// Sends what waits in a queue, until nothing does.
+    /// Sends the messages of a queue until it is empty.
     pub(super) async fn deliver_queue(self: Arc<Self>, queue: PeerQueue) {
         let Some(peers) = self.context.peers.clone() else {
             return;
@@ -84,7 +84,7 @@ impl Deliverer {
         }
     }
 
-    /// Goes on after the outcomes of a queue's first messages. `false`: the queue goes on with none of them now.
+    /// Continues after the outcomes of a queue's first messages. `false`: none was taken.
     fn have_come(self: &Arc<Self>, queue: &PeerQueue, taken: impl Iterator<Item = ((ShardId, u64), Taken)>) -> bool {
         let mut has_gone_on = false;
         for (number, (what, answer)) in taken {
@@ -106,7 +106,7 @@ impl Deliverer {
         has_gone_on
     }
 
-    /// Nobody has taken the next ones. After a while, or when they leave no room for others, those that follow are left to the log.
+    /// Handles messages that were not taken. After a while, or if they fill the memory for messages, later ones are left to the log.
     fn not_taken(&self, queue: &PeerQueue, is_long: bool) {
         if (is_long || queue.pair.is_some() || self.outbox.is_full()) && self.outbox.set_unreachable(queue) {
             match &queue.pair {
@@ -121,13 +121,13 @@ impl Deliverer {
         }
     }
 
-    /// Reads what was left to the log; `false`: it could not be read.
+    /// Reads the messages that were left to the log; `false` if they cannot be read.
     async fn read_queue(&self, queue: &PeerQueue, behind: Behind) -> bool {
         let group_commit = &self.executor.group_commit;
         if behind.upto.writer == group_commit.writer && group_commit.wait(behind.upto.commit.0).await.is_err() {
             return false;
         }
-        // Many queues go on at the same time, but only one of them reads.
+        // Many queues are active at once, but only one of them reads.
         let _reading = self.reading_lines.lock().await;
         let (commits, mut reached) = match group_commit.read_after(behind.read, READ_BYTES).await {
             Ok(read) => read,
@@ -178,8 +178,8 @@ impl Deliverer {
         }
     }
 
-    /// Takes what entities have sent to one shard of this node: the first ones, as many as can be taken now. One that this node's program
-    /// does not understand holds up only those of the same entity to the same one.
+    /// Takes the first messages of another node's queue, as many as can be taken now. A message that this node's program
+    /// does not understand delays only later ones of the same sender to the same receiver.
     pub(crate) async fn take(self: &Arc<Self>, messages: Vec<PeerMessage>) -> Reply {
         let mut taken = Vec::new();
         let mut waiting: HashMap<(Address, Address), String> = HashMap::new();
@@ -189,7 +189,7 @@ impl Deliverer {
             .peers
             .as_ref()
             .is_none_or(|peers| peers.without_feature(WAITS).is_some());
-        // A node that knows of no such wait is told that nothing is taken.
+        // A sender of an older release, which does not know such waits, is told that nothing was taken.
         let knows_waits = !is_final;
         let slice = Slice::new(&*self.context.host);
         for message in messages {
@@ -211,7 +211,7 @@ impl Deliverer {
                     Some(waits(why))
                 }
                 Err((mut attempt, Waiting::ForUpgrade(why))) => {
-                    // A single look is enough, and the senders do not wait for more: all messages had come before it began.
+                    // One look suffices, and the senders do not wait for another: all messages had arrived before it began.
                     if newer.is_none() {
                         newer = self.context.waits_for().await;
                     }
@@ -235,7 +235,7 @@ impl Deliverer {
                 None => break,
             }
         }
-        // Also what was taken before, by a request whose answer was lost: its record may still be on its way to the disk.
+        // This includes messages taken earlier, for a request whose answer was lost: their records may still be on the way to the disk.
         let group_commit = &self.executor.group_commit;
         let last = group_commit.last();
         crate::executor::batch::wake_committer(&self.context);
@@ -245,15 +245,15 @@ impl Deliverer {
         Reply::Taken(taken)
     }
 
-    /// Drops what shards of this node have sent to an entity which an operator has quarantined at another node, and what waits here for that; how
-    /// many messages. `None`: not all of them.
+    /// Drops the messages of this node's shards to an entity that an operator has quarantined on another node, and returns their number.
+    /// `None`: some could not be dropped.
     pub(crate) async fn drop_sent(self: &Arc<Self>, to: &Address, by: &OperatorDecision<'_>) -> Option<u64> {
         let (peers, group_commit) = (self.context.peers.clone()?, &self.executor.group_commit);
-        // Messages that are sent from here on are not meant.
+        // Later messages are not meant.
         let upto = group_commit.position(group_commit.last());
         let mut dropped = 0;
         for queue in self.outbox.pairs_to(to) {
-            // A queue to one of this node's own shards is left out: the shard's owner has read the log.
+            // A queue to one of this node's own shards is skipped: the shard's owner has read the log.
             while !group_commit.shards.contains(queue.to) {
                 let mut last = 0;
                 let next = self.outbox.next_of(&queue, MESSAGES_MAX, |outgoing| {
@@ -292,7 +292,7 @@ impl Deliverer {
         Some(dropped)
     }
 
-    /// Drops what an entity of another node has sent to one of this node which an operator has quarantined.
+    /// Drops messages from another node to an entity of this node that an operator has quarantined.
     pub(crate) async fn drop_messages(&self, messages: Vec<PeerMessage>, (by, reason): (String, String)) -> Reply {
         let number = messages.len();
         let outgoing: Option<Vec<_>> = messages.iter().map(outgoing_of).collect();
@@ -315,7 +315,7 @@ impl Deliverer {
         }
     }
 
-    /// A message as an attempt, the next in its queue; `None`: it cannot be read.
+    /// Returns a message as an attempt, the next in its queue; `None` if it cannot be read.
     fn attempt_of(&self, message: PeerMessage) -> Option<Attempt<'static>> {
         let wants_answer = message.wants_answer;
         let outgoing = outgoing_of(&message)?;
@@ -326,10 +326,10 @@ impl Deliverer {
         Some(attempt)
     }
 
-    /// `None`: it cannot be taken now, nor what follows it.
+    /// Takes one message; `None` if neither it nor later ones can be taken now.
     ///
     /// # Errors
-    /// The message is not understood, or an operator has quarantined its receiver.
+    /// The message is not understood, or its receiver is quarantined by an operator.
     async fn take_one(
         &self,
         mut attempt: Attempt<'static>,
@@ -354,7 +354,7 @@ impl Deliverer {
     }
 }
 
-/// Why a message waits where it comes from.
+/// The reason why a message waits at its sender.
 enum Waiting {
     /// A newer program may understand it.
     ForUpgrade(String),
@@ -381,7 +381,7 @@ fn outgoing_of(message: &PeerMessage) -> Option<Box<Outgoing>> {
             delivery,
             waiter: None,
             sent: Position::default(),
-            // Messages come in order: none is before this one.
+            // Messages come in order, so none is before this one.
             is_first_in_line: true,
             is_in_hand: false,
             is_charged: false,

@@ -7,14 +7,14 @@ use throng_journal::{Error, Store};
 
 /// Rows read by their names at a time.
 const NAMED_MAX: usize = 1_024;
-/// Timers in memory take this part of it, about; up to twice as much between two checkpoints.
+/// The approximate part of the memory for timers, as a divisor. Between two checkpoints it may be twice as much.
 const MEMORY_PART: usize = 16;
 /// Bytes of a timer in memory, about.
 const TIMER_BYTES: usize = 320;
-/// Timers of a shard in memory, at most, that are not due soon and have not changed.
+/// The most timers of a shard in memory, apart from those that are due soon or have changed.
 const KEPT_MAX: usize = 4_096;
 
-/// The number of timers of each shard that stay in memory, and that are read at a time.
+/// Returns the number of timers of each shard that stay in memory, and that are read at a time.
 pub(crate) fn kept(context: &Context) -> usize {
     let shards = usize::from(context.registry.shards().max(1));
     (context.options.memory_bytes_max / MEMORY_PART / shards / TIMER_BYTES).clamp(1, KEPT_MAX)
@@ -23,7 +23,7 @@ pub(crate) fn kept(context: &Context) -> usize {
 /// Reads a page of a shard's timers.
 ///
 /// # Errors
-/// The store cannot be read.
+/// [`Error`]: the store cannot be read.
 pub(crate) async fn read_page(store: &dyn Store, page: &TimersPage, rows_max: usize) -> Result<TimersRead, Error> {
     let mut due: Vec<Vec<u8>> = Vec::new();
     let mut visit = |row: &[u8], _: &[u8]| due.push(row.to_vec());

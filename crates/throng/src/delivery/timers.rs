@@ -1,4 +1,4 @@
-//! Timers that survive a restart: due, fired, and set anew.
+//! Durable timers: finding the due ones, firing them, setting them again.
 
 use super::{Deliverer, Within, stored_timers};
 use crate::{
@@ -19,9 +19,9 @@ use throng_core::{
 };
 use throng_journal::{Address, ShardId};
 
-/// Timers of one shard fired at a time.
+/// The most timers of one shard that fire at a time.
 const DUE_MAX: usize = 256;
-/// Entities whose timers are due loaded at a time.
+/// The most entities with due timers that are loaded at a time.
 const LOADS_MAX: usize = 32;
 
 impl Deliverer {
@@ -34,7 +34,7 @@ impl Deliverer {
 
     /// Fires the timers that are due.
     pub(crate) async fn fire(self: &Arc<Self>) {
-        // Whoever sets a timer from here on lowers it again.
+        // Every timer that is set after this lowers it again.
         self.executor.next_due.store(i64::MAX, Ordering::Relaxed);
         let now = self.context.host.now();
         let slice = Slice::new(&*self.context.host);
@@ -45,7 +45,7 @@ impl Deliverer {
                     break;
                 };
                 let is_full = due.len() == DUE_MAX;
-                // Timers of one entity fire one after the other, those of several at once.
+                // Timers of one entity fire in order, those of several entities concurrently.
                 let mut by_entity: BTreeMap<Address, Vec<Due>> = BTreeMap::new();
                 for due in due {
                     by_entity.entry(due.address.clone()).or_default().push(due);
@@ -89,7 +89,7 @@ impl Deliverer {
         }
     }
 
-    /// Reads a shard's next timers from the store; `false`: it cannot be read now.
+    /// Reads a shard's next timers from the store; `false` if it cannot be read now.
     async fn read_page(self: &Arc<Self>, shard: ShardId, page: TimersPage) -> bool {
         let now = self.context.host.now();
         match stored_timers::read_page(&*self.context.store, &page, stored_timers::kept(&self.context)).await {
@@ -108,7 +108,7 @@ impl Deliverer {
         }
     }
 
-    /// Fires timers of one entity in order; if it cannot be loaded, they are tried again later.
+    /// Fires timers of one entity in order. If it cannot be loaded, they are tried again later.
     async fn fire_all(self: &Arc<Self>, due: Vec<Due>, slice: &Slice<'_>) {
         let mut failed = false;
         for due in due {
@@ -120,7 +120,7 @@ impl Deliverer {
         }
     }
 
-    /// Puts the timer off for a later try; `false` if there is nobody to try it.
+    /// Defers the timer to a later try; `false` if its epoch is over.
     async fn defer(&self, due: &Due) -> bool {
         let (now, shard, due) = (self.context.host.now(), self.shard_of(due), due.clone());
         let deferred = self.executor.visit(shard, move |shard| shard.defer_timer(&due, now));
@@ -131,7 +131,7 @@ impl Deliverer {
         self.executor.shard_of(limits::hash(&due.address.kind, &due.address.id))
     }
 
-    /// Returns whether the timer is still due, because its entity is quarantined. Otherwise it is over, and one that failed is dead.
+    /// True if the timer stays due because its entity is quarantined. Otherwise it is done, and a failed one is dead.
     async fn is_waiting(&self, due: &Due) -> bool {
         let due = due.clone();
         let is_due = self

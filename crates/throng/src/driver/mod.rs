@@ -1,8 +1,8 @@
-//! The engine's face for gateways, brokers and simulators: executions as values, the loop's committer, what is durable.
+//! The engine's interface for gateways, brokers and simulators: executions as values, the loop's committer, the durable position.
 //!
-//! A service asks entities with [`Engine::entity`](crate::Engine::entity); it needs nothing of this. A gateway makes an [`Attempt`]
+//! A service needs none of this; it asks entities with [`Engine::entity`](crate::Engine::entity). A gateway makes an [`Attempt`]
 //! of each request, [tries](Driver::try_now) it on the loop that read it, and answers when the [`Executed`] may leave. An attempt
-//! that has to wait is [carried on](Driver::execute) by a task; nothing that was done is done again.
+//! that has to wait is [continued](Driver::execute) by a task; finished steps are not repeated.
 //!
 //! ```
 //! # use throng::{Engine, driver::Execution, journal::{MemoryJournal, MemoryStore}};
@@ -58,11 +58,11 @@ impl Engine {
 }
 
 impl Driver {
-    /// A command in JSON, to be [tried](Self::try_now): `kind` is the kind's index in the registry, those of
-    /// [actors](Engine::actor_kinds) come after; an empty body is `{}`.
+    /// Returns a JSON command, to be [tried](Self::try_now). `kind` is the kind's index in the registry; the indices of
+    /// [actors](Engine::actor_kinds) follow. An empty body counts as `{}`.
     ///
     /// # Errors
-    /// The id or the kind is none.
+    /// [`Error::Malformed`] if the id is not valid or the kind does not exist.
     pub fn command<'a>(
         &self,
         kind: usize,
@@ -86,10 +86,10 @@ impl Driver {
             .attempt(target, work, AnswerSlot::Json(JsonReply::default())))
     }
 
-    /// A query, to be [tried](Self::try_now): its fields as a query string, `a=1&b=x`.
+    /// Returns a query, to be [tried](Self::try_now). Its fields are a query string, `a=1&b=x`.
     ///
     /// # Errors
-    /// The id or the kind is none.
+    /// [`Error::Malformed`] if the id is not valid or the kind does not exist.
     pub fn query<'a>(
         &self,
         kind: usize,
@@ -109,7 +109,7 @@ impl Driver {
             .attempt(target, work, AnswerSlot::Json(JsonReply::default())))
     }
 
-    /// Tries an attempt here and now, without waiting for anything.
+    /// Tries an attempt without waiting for anything.
     #[must_use]
     #[inline]
     pub fn try_now<'a>(&self, attempt: Attempt<'a>) -> Execution<Executed, Waiting<'a>, Error<JsonRejection>> {
@@ -125,18 +125,18 @@ impl Driver {
         self.core.epochs.try_now(attempt)
     }
 
-    /// Goes on with an attempt that has to wait.
+    /// Continues an attempt that has to wait.
     ///
     /// # Errors
-    /// The engine's. The entity's "no" comes with the answer, since it, too, rests on what may not be durable yet.
+    /// The engine's refusal. The entity's rejection comes with the answer, because it too may rest on commits that are not durable yet.
     pub async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Error<JsonRejection>> {
         self.core.epochs.execute(waiting).await.map_err(widen)
     }
 
-    /// Has an attempt done, and waits for its answer.
+    /// Executes an attempt, and waits for its answer.
     ///
     /// # Errors
-    /// The entity's "no", or the engine's.
+    /// The entity's rejection ([`Error::Rejected`]), or the engine's refusal.
     pub async fn answer(&self, attempt: Attempt<'_>) -> Result<Vec<u8>, Error<JsonRejection>> {
         let mut executed = match self.try_now(attempt) {
             Execution::Done(executed) => executed,
@@ -146,8 +146,8 @@ impl Driver {
         executed.answer().await
     }
 
-    /// The committer of one loop: run it as a task of that loop. The first record of a batch wakes it, and so it runs behind all
-    /// that is ready: the batch's records become one commit. Ends when the engine stops.
+    /// Returns the committer of one loop, to be run as a task of that loop. The first record of a batch wakes it. So it runs after all
+    /// tasks that are ready, and the batch's records become one commit. It ends when the engine stops.
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
         let batches = batch::Batches::new(self.core.context.clone());
         let seat = Seat::new(self.core.epochs.clone());
@@ -167,14 +167,14 @@ impl Driver {
         })
     }
 
-    /// Returns the error that tells a client to come again. `None` unless a newer release at another node may know the name that this
+    /// Returns the error that asks a client to retry. `None` unless a newer release on another node may know the name that this
     /// program does not. `why` is a sentence about the name.
     #[must_use]
     pub fn left_to_upgrade(&self, why: &str) -> Option<Error<JsonRejection>> {
         self.core.context.left_to_upgrade(why)
     }
 
-    /// Returns the tracer, which a gateway asks about each request; `None` where nothing is traced.
+    /// Returns the tracer, which decides about each request; `None` without tracing.
     #[must_use]
     pub fn tracer(&self) -> Option<&Arc<Tracer>> {
         self.core.context.tracer.as_ref()
@@ -186,14 +186,14 @@ impl Driver {
         &self.core.context.budget
     }
 
-    /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
-    /// before anything happens in the new epoch.
+    /// Returns the newest durable commit; `None` while there is no writer. Every writer has its own positions, so a recovery counts as a
+    /// change even before the new epoch commits anything.
     #[must_use]
     pub fn durable(&self) -> Option<Position> {
         self.core.epochs.durable()
     }
 
-    /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
+    /// Waits until the newest durable commit differs from this one, and returns it. Returns at once while the engine stops.
     pub async fn changed(&self, seen: Option<Position>) -> Option<Position> {
         self.core.epochs.changed(seen).await
     }

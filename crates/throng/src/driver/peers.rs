@@ -1,7 +1,7 @@
-//! Other nodes of a cluster: what an engine asks of them, and what it answers.
+//! Other nodes of a cluster: the requests to them, and the replies to theirs.
 //!
-//! The engine knows which shards it owns, what may be asked again, and in which order. How a request reaches the node that owns a shard
-//! is [`Peers`]' part: it knows owners, connections and frames, and nothing of entities.
+//! The engine knows which shards it owns, what may be asked again, and in which order. [`Peers`] gets a request to the node that owns a
+//! shard: it knows owners, connections and frames, but nothing of entities.
 
 pub use crate::remote::{
     Ask, Asked, Happened, OperatorAction, OperatorActionKind, PeerMessage, Peers, RemoteError, Reply, Request, TakenAs,
@@ -25,7 +25,7 @@ use throng_core::{
 };
 use throng_journal::{NodeId, ShardSet};
 
-/// Events of one answer, at most, by number and by their bytes.
+/// The most events of one reply, by number and by bytes.
 const EVENTS_MAX: usize = 10_000;
 const EVENT_BYTES_MAX: usize = 6 << 20;
 
@@ -36,25 +36,24 @@ impl Driver {
         }
     }
 
-    /// Serves exactly these shards from now on, as this node of a cluster: ends the stream before in order, and opens the next one.
+    /// Serves exactly these shards from now on, as this node of a cluster: ends the current stream in order, and opens the next one.
     ///
-    /// # Errors
-    /// The shards are not the node's, or it was declared dead; the journal or the store cannot be reached: then nothing is served, and it is
-    /// to be tried again.
+    /// [`throng_journal::Error`]: the shards are not the node's, the node was declared dead, or the journal or store cannot be reached.
+    /// Then nothing is served, and the caller should try again.
     pub async fn serve(&self, node: NodeId, shards: ShardSet) -> Result<(), throng_journal::Error> {
         self.core.epochs.serve(Member { node, shards }).await
     }
 
-    /// Ends the stream in order, and serves nothing until [`serve`](Self::serve) is called: whoever asks meanwhile waits, for two seconds at
-    /// most.
+    /// Ends the stream in order, and serves nothing until [`serve`](Self::serve) is called. Requests that arrive meanwhile wait for at most
+    /// two seconds.
     ///
     /// # Errors
-    /// The journal or the store cannot be reached, or the stream was sealed by others.
+    /// [`throng_journal::Error`]: the journal or store cannot be reached, or another node sealed the stream.
     pub async fn release(&self) -> Result<(), throng_journal::Error> {
         self.core.epochs.release().await
     }
 
-    /// Answers what another node asks, within a time.
+    /// Answers another node's request, within a time.
     pub async fn answer_peer(&self, request: Request, within: Duration) -> Reply {
         match request {
             Request::Ask(ask) => self.answer_ask(ask, None, within).await,

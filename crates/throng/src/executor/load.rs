@@ -8,7 +8,7 @@ use throng_journal::{Address, Later, Loaded, Place};
 
 const KEYS_UNREADABLE: &str = "the idempotency keys cannot be read";
 
-/// Why an entity was not brought back.
+/// The reason why an entity was not loaded.
 enum Failed {
     Refused(Refusal),
     Journal(throng_journal::Error),
@@ -38,7 +38,7 @@ enum StartFrom {
 }
 
 impl Executor {
-    /// Brings an entity back, or waits while somebody else does.
+    /// Loads an entity, or waits while another task does.
     pub(crate) fn load<'a>(self: &'a Arc<Self>, target: &'a Target<'_>) -> Later<'a, Result<(), Refusal>> {
         Box::pin(async move {
             let address = Address::new(self.context.registry.kinds()[target.kind].name, &*target.id);
@@ -54,7 +54,7 @@ impl Executor {
                         );
                         from = StartFrom::FirstEvent;
                     }
-                    // A checkpoint moved it meanwhile, from the log to the store.
+                    // A checkpoint has moved it meanwhile, from the log to the store.
                     Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
                         if self.group_commit.covers().is_some_and(|covers| at <= covers) => {}
                     Err(Failed::Journal(error)) if is_damage(&error) => {
@@ -106,7 +106,7 @@ impl Executor {
         if stored.state.is_none() {
             family = now_or_later(store.system(&family_row(address))).await?;
         }
-        // A state says when its entity ended, unless it is of the epoch before.
+        // A state says when its entity ended, unless an earlier epoch wrote it.
         if stored.state.is_none() || stored.missing_event(0).is_some() {
             ended = now_or_later(store.system(&ended_row(address))).await?;
         }
@@ -134,7 +134,7 @@ impl Executor {
         self.context.metrics.quarantined.inc();
     }
 
-    /// An entity whose rows or events cannot be read is set aside, with the reason: reading them again would come to the same.
+    /// Quarantines an entity whose rows or events cannot be read: another read would fail likewise.
     async fn quarantine(
         self: &Arc<Self>,
         target: &Target<'_>,
@@ -179,8 +179,8 @@ impl Executor {
     }
 }
 
-/// Leaves what the store does not have. A state is newer than the one that is stored also where the store has its last event: a checkpoint may have
-/// taken the events before it out of the index, and not have come to the state that stands in for them.
+/// Keeps only events that the store does not have. A state in the log counts as newer even if the store has its last event: a checkpoint
+/// may have removed the events before it from the index without having stored the state that replaces them.
 fn keep_newer(tail: &mut Vec<TailEvent>, stored: &Loaded) {
     let state = stored.state.as_ref().map_or(0, |state| state.seq);
     let last = stored.events.last().map_or(state, |event| event.seq);

@@ -7,13 +7,13 @@ use std::{
 };
 use throng_journal::{Address, Maybe};
 
-/// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
+/// Loads under way, at most one for an entity. So an older load never overwrites a newer one.
 #[derive(Default)]
 pub(super) struct Loads {
     under_way: Mutex<HashMap<Address, Vec<Waker>>>,
 }
 
-/// The right to load an entity; given up on drop, also when the asker goes away.
+/// The right to load an entity. Dropping it, also when the asker goes away, passes it on.
 pub(super) struct Turn<'a> {
     loads: &'a Loads,
     address: &'a Address,
@@ -29,7 +29,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Loads {
-    /// Waits while somebody else loads it; `None` when they have done so.
+    /// Waits while another task loads it; `None` once that is done.
     pub(super) async fn turn<'a>(&'a self, address: &'a Address) -> Option<Turn<'a>> {
         let mut waited = false;
         std::future::poll_fn(|context| {

@@ -1,8 +1,8 @@
-//! Runs work under a shard: an [`Attempt`] is tried, and is done, or waits for something named, or is refused.
+//! Executes work under a shard's lock. An [`Attempt`] is tried; it is done, waits for something specific, or is refused.
 //!
-//! [`Executor::try_now`] takes a shard's lock without waiting for it, has the attempt done under it, stages what it records, sends
-//! on what it sent, and publishes what it published. Nothing else does any of that, whatever brought the work: a client, another
-//! entity's message, a timer, a person who retries a dead message.
+//! [`Executor::try_now`] takes a shard's lock without blocking, executes the attempt under it, stages its records, passes
+//! on its messages, and publishes its values. Nothing else does any of this, whatever the work's origin: a client, another
+//! entity's message, a timer, or an operator who retries a dead message.
 
 mod answer;
 mod at_work;
@@ -62,12 +62,12 @@ use throng_core::{
 use throng_journal::{Later, ShardId};
 use tokio::sync::oneshot;
 
-/// The sampling of executed commands: one in so many is looked at, to find hot entities.
+/// The sampling rate of executed commands, by which hot entities are found: one in this many.
 pub const SAMPLED_ONE_IN: u128 = 32;
-/// When to come again after a shard's inbox was full.
+/// The pause suggested after a shard's inbox was full.
 const INBOX_RETRY: Duration = Duration::from_millis(100);
 
-/// The shards of one writer's epoch, and the only way to have something done by them.
+/// The shards of one writer's epoch, and the only way to execute work on them.
 pub(crate) struct Executor {
     pub(crate) context: Arc<Context>,
     pub(crate) group_commit: Arc<GroupCommit>,
@@ -82,7 +82,7 @@ pub(crate) struct Executor {
     open_calls: open_calls::OpenCalls,
     /// When the next timer is due, microseconds of the time of day.
     pub(crate) next_due: AtomicI64,
-    /// The second in which slow commands were named last, and how many were.
+    /// The second in which slow commands were last named, and their number in it.
     slow_second: AtomicU64,
     slow_named: AtomicU64,
 }
@@ -132,7 +132,7 @@ impl Executor {
         &self.shards[usize::from(shard.0)]
     }
 
-    /// Tries it here and now, without waiting for anything.
+    /// Tries an attempt without waiting for anything.
     pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> ShardExecution {
         loop {
             if let Err(execution) = self.budget(attempt) {
@@ -147,8 +147,8 @@ impl Executor {
         }
     }
 
-    /// Tries it, as [`try_now`](Self::try_now), if its shard's lock is free; otherwise whoever holds the lock does, and hands what
-    /// came of it to `later`. An attempt that goes on at another entity comes back with [`Wait::Next`].
+    /// Tries an attempt like [`try_now`](Self::try_now) if the shard's lock is free. Otherwise the holder of the lock executes it, and
+    /// passes the outcome to `later`. An attempt that continues at another entity comes back with [`Wait::Next`].
     pub(crate) fn enter(
         self: &Arc<Self>,
         attempt: Attempt<'static>,
@@ -175,7 +175,7 @@ impl Executor {
         )
     }
 
-    /// Looks at a shard, or changes what is only in memory; waits while others hold its lock, but holds up nobody.
+    /// Reads a shard, or changes what is only in memory. Waits for the shard's lock without blocking the thread.
     pub(crate) async fn visit<R: Send + 'static>(
         self: &Arc<Self>,
         shard: ShardId,
@@ -216,7 +216,7 @@ impl Executor {
         }
     }
 
-    /// The one place where work is done: under its shard's lock.
+    /// The only place that executes work: under its shard's lock.
     //= promise 1: one command at a time
     fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> ShardExecution {
         let writer = self.group_commit.writer;
@@ -250,7 +250,7 @@ impl Executor {
         });
         if matches!(ran, Ran::Done { .. }) && !attempt.is_inspection() {
             let Target { kind, hash, id } = &attempt.target;
-            // Executed commands are sampled by a number that nobody can foresee.
+            // The sample is chosen by a random number, so that callers cannot foresee it.
             shard.seen(
                 (*kind, *hash, id),
                 moment.now,
@@ -292,7 +292,7 @@ impl Executor {
             Work::DeadLetter(outgoing, _) if shard.is_taken(&outgoing.delivery.taking) => {
                 Some(Execution::Done(Outcome::Failed))
             }
-            // Others wait for its receiver, or for what it follows: it comes after them.
+            // Earlier messages wait for the same receiver, so this one must come after them.
             Work::Message(outgoing) | Work::DeadLetter(outgoing, _) if self.outbox.is_awaited(shard.id(), outgoing) => {
                 Some(Execution::Wait(Wait::Load))
             }
@@ -315,7 +315,7 @@ impl Executor {
         }
     }
 
-    /// Sends on what an attempt has sent.
+    /// Passes on the messages of an attempt.
     fn send(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) {
         let deliveries = shard.take_outbox();
         if !deliveries.is_empty() {
@@ -325,7 +325,7 @@ impl Executor {
         }
     }
 
-    /// Returns what a run means for its attempt: it is done, waits, goes on at another entity, or is refused.
+    /// Returns the outcome of a run for its attempt: it is done, waits, continues at another entity, or is refused.
     fn step(&self, attempt: &mut Attempt<'_>, ran: Ran) -> ShardExecution {
         let writer = self.group_commit.writer;
         let wait = |wait| Execution::Wait(wait);
@@ -362,7 +362,7 @@ impl Executor {
             Ran::ForwardAgain(again) => {
                 attempt.rests_on(writer, again.rests_on);
                 if !matches!(attempt.work, Work::Command(_)) {
-                    // Taken before under its key: whoever asked asks again.
+                    // The message was taken earlier under this key. The asker repeats its request.
                     return Execution::Done(Outcome::Done);
                 }
                 attempt.forward_again(&self.context.registry, *again)
@@ -380,7 +380,8 @@ impl Executor {
         Box::new(Outgoing::new(delivery, sent))
     }
 
-    /// Books the shard's memory, publishes its values, and wakes the tasks that have work now. Follows every run, with the lock still held.
+    /// Accounts for the shard's memory, publishes its values, and wakes the tasks that have work now. Follows every run, with the lock
+    /// still held.
     fn settle(&self, shard: &mut Shard, has_staged: bool) {
         self.balance(shard);
         if shard.take_unresolved_changed() {
@@ -393,7 +394,7 @@ impl Executor {
         if !published.is_empty() {
             self.group_commit.publish(published);
         }
-        // Without services there are no topics, and nobody can listen.
+        // Without services there are no topics, and so no listeners.
         #[cfg(not(feature = "services"))]
         drop(published);
         if let Some(due) = shard.next_due()
@@ -407,10 +408,10 @@ impl Executor {
         }
     }
 
-    /// Carries an attempt through all it has to wait for, from what came of trying it first.
+    /// Carries an attempt to its end, waiting for whatever it needs, starting from the outcome of its first try.
     ///
     /// # Errors
-    /// Why it was not executed.
+    /// The [`Refusal`], if it was not executed.
     pub(crate) async fn carry(
         self: &Arc<Self>,
         mut attempt: Attempt<'static>,
@@ -421,7 +422,7 @@ impl Executor {
                 Execution::Done(outcome) => return Ok((attempt, Carried::Done(outcome))),
                 Execution::Refused(refusal) => return Err(refusal),
                 Execution::Wait(Wait::NextEpoch) => {
-                    // All of this epoch is durable, or will not be told.
+                    // All of this epoch is durable, or its answers are never given.
                     attempt.rests_on = None;
                     return Ok((attempt, Carried::Again));
                 }
@@ -454,10 +455,10 @@ impl Executor {
         }
     }
 
-    /// Waits for what an attempt waits for, not past its deadline: so far nothing was done.
+    /// Waits for what an attempt needs, until its deadline. Nothing has been done so far.
     ///
     /// # Errors
-    /// `Expired`, or why it cannot be had.
+    /// `Expired`, or the reason why the wait failed.
     fn resolve<'a>(
         self: &'a Arc<Self>,
         wait: Wait,
@@ -503,7 +504,7 @@ impl Executor {
         })
     }
 
-    /// Waits for something, but not past the deadline, nor for an epoch that is over.
+    /// Waits for a future, until the deadline or the end of the epoch.
     async fn before<T>(&self, until: u64, future: impl Future<Output = T>) -> Result<T, Refusal> {
         match self.group_commit.in_time(until, future).await {
             Ok(Some(value)) => Ok(value),

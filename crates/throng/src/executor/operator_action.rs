@@ -1,5 +1,5 @@
-//! Decisions of a person: a dead message is tried again or dropped, a timer that cannot be fired is cancelled, an entity is quarantined or
-//! released, and what waits for it is dropped.
+//! Operator actions: retrying or dropping a dead message, cancelling a timer that cannot fire, quarantining or releasing an entity, and
+//! dropping the messages that wait for it.
 
 use super::{Attempt, Execution, Executor, Outgoing, Retry, ShardExecution, Target, Wait, Work};
 use crate::{
@@ -15,7 +15,8 @@ use throng_core::{
 use throng_journal::Address;
 
 impl Executor {
-    /// Does what a person has decided. Its answer rests on the record that says so; [`Outcome::Refused`]: it is so already.
+    /// Executes an operator action. Its answer rests on the record of the action. [`Outcome::Refused`]: the state was already the wanted
+    /// one.
     pub(super) fn operator_action(
         &self,
         shard: &mut Shard,
@@ -62,7 +63,7 @@ impl Executor {
                 let released = shard.release_by_operator(&of, by, staging);
                 self.outbox.release(&of);
                 let Target { kind, hash, id } = &attempt.target;
-                // The entity may be one that cannot be brought back, too.
+                // The entity may also be one that cannot be loaded.
                 let is_loadable = shard.release(*kind, *hash, id);
                 if released.is_none() && !is_loadable {
                     return Execution::Done(Outcome::Refused);
@@ -81,7 +82,8 @@ impl Executor {
         Address::new(self.context.registry.kinds()[target.kind].name, &*target.id)
     }
 
-    /// Drops messages that wait for an entity; how many nobody had taken or dropped before. `None`: no operator has quarantined it.
+    /// Drops waiting messages to an entity, and returns how many were neither taken nor dropped before. `None`: no operator has quarantined
+    /// it.
     #[expect(clippy::vec_box, reason = "the outbox holds them in boxes")]
     pub(crate) async fn drop_waiting(
         self: &Arc<Self>,
@@ -123,7 +125,7 @@ fn unknown(kind: &'static str, id: &str) -> ShardExecution {
 }
 
 impl Retry {
-    /// Finds the message; `Some`: it cannot be tried now.
+    /// Finds the message; `Some` if it cannot be tried now.
     pub(super) fn prepare(&mut self, shard: &mut Shard) -> Option<ShardExecution> {
         let unknown = || Some(unknown("dead message", &self.name));
         let value = match shard.known_dead(&self.row) {
@@ -132,7 +134,7 @@ impl Retry {
             KnownDead::Stored(now) => match self.stored.take() {
                 Some((seen, None)) if seen == now => return unknown(),
                 Some((seen, Some(value))) if seen == now => value,
-                // A checkpoint moved it meanwhile, or it was not looked for yet.
+                // A checkpoint has moved it meanwhile, or it was not looked for yet.
                 _ => return Some(Execution::Wait(Wait::DeadMessage(now))),
             },
         };

@@ -13,12 +13,12 @@ use throng_core::{
 };
 use throng_journal::{Later, ShardId, ShardSet, features::TRACES};
 
-/// Whoever asks waits so long for the next epoch, and for the owner of a shard to be known.
+/// The longest wait of a request for the next epoch, and for the owner of a shard to be known.
 pub(crate) const HOLD: Duration = Duration::from_secs(2);
-/// Between two looks for a shard's owner, when nobody could be asked.
+/// The interval between two attempts to find a shard's owner.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Asks the owner of a shard for what may be asked again, until there is an answer.
+/// Asks the owner of a shard, repeatedly until there is an answer. For requests that may be repeated.
 pub(crate) struct OwnerOf<'a> {
     context: &'a Context,
     shard: ShardId,
@@ -42,7 +42,7 @@ impl<'a> OwnerOf<'a> {
         self
     }
 
-    /// Asks once; what is no answer is to be asked again, of whoever owns the shard then, for as long as this is no error.
+    /// Asks once. A reply without an answer is to be repeated, to the owner at that time, unless this returns an error.
     pub(crate) fn ask(&self, request: Request) -> Later<'_, Result<Reply, Error<JsonRejection>>> {
         Box::pin(async move {
             let host = &self.context.host;
@@ -54,7 +54,7 @@ impl<'a> OwnerOf<'a> {
             match reply {
                 Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
                 Reply::History { .. } | Reply::Erased { .. } | Reply::Operated(_) => {}
-                // A node that does not own the shard any more answers for others.
+                // A node that no longer owns the shard answers for others.
                 Reply::Listed { ref shards, .. }
                 | Reply::Recorded { ref shards }
                 | Reply::Pruned { ref shards, .. }
@@ -74,10 +74,10 @@ impl<'a> OwnerOf<'a> {
 }
 
 impl Executor {
-    /// Has the owner of its shard do it.
+    /// Has the owner of its shard execute the attempt.
     ///
     /// # Errors
-    /// Why it was not executed, or that this is not known.
+    /// The refusal, or `OutcomeUnknown` if it may have been executed.
     pub(super) fn ask_owner<'a>(
         self: &'a Arc<Self>,
         mut attempt: Attempt<'static>,
@@ -86,7 +86,7 @@ impl Executor {
             let Some(peers) = self.context.peers.clone() else {
                 return Err(recovering());
             };
-            // Its effects here so far become durable before anybody else does more.
+            // Its effects on this node become durable before another node continues it.
             if let Some(at) = attempt.rests_on.take() {
                 self.group_commit.wait_until(at.commit.0, attempt.until).await?;
             }
@@ -96,7 +96,7 @@ impl Executor {
             if left.is_zero() {
                 return Err(Error::Expired);
             }
-            // A query, or a command with a key, may be asked twice.
+            // A query, or a command with a key, may be repeated.
             let may_repeat = match &ask.what {
                 Asked::Query { .. } => true,
                 Asked::Command { key, .. } => key.is_some(),
@@ -204,7 +204,7 @@ impl Executor {
     }
 }
 
-/// An attempt of what another node asks.
+/// Returns the work of an attempt that another node asks for.
 pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, throng_core::shard::KeyLife) {
     match ask {
         Asked::Command {

@@ -1,4 +1,4 @@
-//! Attempts as they are made: for whom, under which key, for how long.
+//! The settings of a request: its caller, its idempotency key, its deadline.
 
 use super::{AnswerSlot, Attempt, ClientCommand, Target, Work};
 use crate::{
@@ -14,10 +14,10 @@ use throng_core::{
 use throng_journal::Address;
 
 impl<'a> Attempt<'a> {
-    /// The command takes effect once under this key (1 to 255 bytes), and the same answer is given again for an hour.
+    /// Has the command take effect once under this key (1 to 255 bytes). A repetition within an hour gets the same answer.
     ///
     /// # Errors
-    /// It is no key.
+    /// `Malformed`: the key is empty or too long.
     pub fn once(mut self, key: impl Into<Cow<'a, str>>) -> Result<Self, Error<JsonRejection>> {
         let key = key.into();
         check_key(&key)?;
@@ -28,21 +28,21 @@ impl<'a> Attempt<'a> {
     }
 
     /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour.
-    /// It should be as long as the same command may come again.
+    /// It should be as long as the same command may be repeated.
     #[must_use]
     pub fn key_life(mut self, life: KeyLife) -> Self {
         self.key_life = life;
         self
     }
 
-    /// Bounds the wait for its answer, counted from when the attempt was made.
+    /// Limits the wait for its answer, counted from the creation of the attempt.
     #[must_use]
     pub fn within(mut self, deadline: std::time::Duration) -> Self {
         self.until = self.made().saturating_add(micros(deadline));
         self
     }
 
-    /// Makes its turn a part of this span, whose trace is recorded: what it sends and the commit it stands in name the span.
+    /// Makes its turn a part of this span, whose trace is recorded. The messages and the commit of the turn refer to the span.
     #[must_use]
     pub fn traced(mut self, span: TraceContext) -> Self {
         self.trace = Some(Box::new(span));
@@ -97,7 +97,7 @@ impl Context {
         Attempt::new(target, work, answer, (now, until))
     }
 
-    /// Counts what was executed.
+    /// Counts an executed attempt.
     pub(crate) fn count(&self, attempt: &Attempt<'_>, outcome: Outcome) {
         let metrics = &self.metrics;
         match (&attempt.work, outcome) {

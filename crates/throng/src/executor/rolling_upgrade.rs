@@ -1,16 +1,16 @@
-//! Work that this program does not understand, and a newer release of the service may: it is refused, or waits.
+//! Work that this program does not understand, but a newer release of the service may: it is refused, or waits.
 
 use super::{AnswerSlot, Attempt, Execution, Executor, ShardExecution, Wait, Work};
 use throng_core::{model::Error, shard::Outcome};
 
 impl Executor {
-    /// Returns whether work that this program does not understand waits for a newer release, should there be one.
+    /// True if work that this program does not understand should wait for a newer release, if there is one.
     pub(super) fn may_wait(&self, attempt: &Attempt<'_>) -> bool {
         self.context.peers.is_some() && !attempt.is_final
     }
 
-    /// Settles an attempt that this program does not understand, and a newer release may. Work from inside waits.
-    /// Work from outside is answered with an error, or tried again as final if no newer release is known.
+    /// Handles an attempt that this program does not understand. Work from inside waits. Work from outside gets an error; if no newer
+    /// release is known, it is tried again as final.
     pub(super) fn not_understood(&self, attempt: &mut Attempt<'_>, why: String) -> ShardExecution {
         if !attempt.is_from_outside() {
             return Execution::Wait(Wait::Upgrade(why));
@@ -23,7 +23,7 @@ impl Executor {
         Execution::Done(Outcome::Failed)
     }
 
-    /// A query that this program could not answer is left to a newer one, too.
+    /// Leaves a query that this program could not answer to a newer one, too.
     pub(super) fn left_to_upgrade(&self, attempt: &mut Attempt<'_>) {
         if let (Work::Query { .. }, AnswerSlot::Json(reply)) = (&attempt.work, &mut attempt.answer)
             && let Some(error) = &mut reply.error

@@ -1,12 +1,12 @@
-//! A hot entity's share of a batch: beyond it, its commands wait behind those of the others, and so a batch is never much longer
-//! for everybody because one entity is wanted by all.
+//! A hot entity's share of a batch. Beyond it, its commands wait behind those of other entities, so that one popular entity does not make
+//! the batch long for everybody.
 //!
-//! A batch is a loop's: from one end of a commit's gathering to the next. Each command is charged to a bucket of its entity's
-//! hash, in this thread's memory and nowhere else; that is all it costs while nobody is hot. Once a bucket has half a share,
-//! its entities are told apart and counted one by one for the other half: who shares a bucket with a hot one is not held up.
+//! Each loop has batches: from one commit to the next. Each command is charged to a bucket of its entity's hash, in thread-local memory;
+//! that is the whole cost while no entity is hot. Once a bucket has used half a share, its entities are counted one by one for the other
+//! half, so that an entity that shares a bucket with a hot one is not delayed.
 //!
-//! At the end of a batch in which others had work too, the commit goes first, then those that waited, as many as their share
-//! allows, in the order they came. If nobody else was there, they go at once, into the same commit.
+//! At the end of a batch in which other entities had work too, the commit goes first, then the waiting commands, as many as their share
+//! allows, in the order they came. If there was no other work, they go at once, into the same commit.
 
 use std::{
     cell::Cell,
@@ -21,18 +21,18 @@ use std::{
     time::Duration,
 };
 
-/// The time a request costs its loop beside the entity's own work: reading, waking, writing.
+/// The time that a request costs its loop besides the entity's own work: reading, waking, writing.
 const REQUEST_MICROS: u32 = 10;
 const BUCKETS: usize = 256;
-/// Commands of one entity that wait for its share. How long they wait is for admission and their deadlines to judge: what a command
-/// takes by the clock says little where others have the processor.
+/// The most commands of one entity that wait for its share. Admission and their deadlines bound the waiting time, not this constant: the
+/// time that a command takes says little while other processes use the processor.
 const WAITING_MAX: usize = 65_536;
-/// Shares a hot entity that is alone gets in one batch: the whole of it.
+/// The number of shares in one batch, all of which a hot entity gets if it is alone.
 const SHARES: u32 = 4;
 
-/// The time that this thread's batch was spent on, by bucket of entities.
+/// The time used in this thread's batch, by bucket of entities.
 struct Spent {
-    /// In the last batch, there was work of more than one bucket.
+    /// True if the last batch had work of more than one bucket.
     crowd: Cell<bool>,
     /// Half a share; `u32::MAX` on a thread without a loop.
     half: Cell<u32>,
@@ -72,8 +72,8 @@ impl Spent {
     }
 }
 
-/// Has this entity's bucket had half a share of this thread's batch, and did others have work in this one or the last? One that is
-/// alone holds up nobody.
+/// True if this entity's bucket has used half a share of this thread's batch, and others had work in this batch or the last. An entity
+/// without competitors delays nobody.
 pub(super) fn may_be_hot(hash: u64) -> bool {
     SPENT.with(|spent| {
         let own = spent.buckets[bucket(hash)].get();
@@ -81,7 +81,7 @@ pub(super) fn may_be_hot(hash: u64) -> bool {
     })
 }
 
-/// A command was executed. `true`: it counts for its entity alone, see [`Share::charge`].
+/// Charges an executed command. Returns true if it also counts for its entity alone, see [`Share::charge`].
 pub(super) fn charge(hash: u64, micros: u64) -> bool {
     SPENT.with(|spent| {
         let was_hot = spent.buckets[bucket(hash)].get() >= spent.half.get();
@@ -97,26 +97,26 @@ fn cost(micros: u64) -> u32 {
 /// The shares of one loop.
 pub(super) struct Share {
     half_micros: u32,
-    /// An attempt was deferred in this batch, and is to be woken with the next.
+    /// True if an attempt was deferred in this batch, and is to be woken in the next.
     waits: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Entities that are told apart, by their hash.
+    /// Entities that are counted one by one, by their hash.
     hot: BTreeMap<u64, Hot>,
     /// Shares given in this batch.
     given: u32,
-    /// The loop is gone: nobody waits any more.
+    /// True once the loop is gone: nothing waits any more.
     over: bool,
 }
 
-/// An entity that has had half a share or more.
+/// An entity that has used half a share or more.
 struct Hot {
     /// Beyond the first half.
     spent: u32,
-    /// The moving average of what a command costs.
+    /// The moving average of a command's cost.
     average: u32,
     /// The commands that wait, by number, in order.
     waiting: VecDeque<(u64, Option<Waker>)>,
@@ -159,7 +159,7 @@ impl Share {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This thread's batches are its loop's from now on.
+    /// Binds the batches of this thread to its loop from now on.
     pub(crate) fn begin(&self) {
         SPENT.with(|spent| {
             spent.clear();
@@ -167,7 +167,7 @@ impl Share {
         });
     }
 
-    /// The loop is gone.
+    /// Ends the shares of a loop that is gone.
     pub(crate) fn close(&self) {
         let hot = {
             let mut state = self.state();
@@ -204,7 +204,7 @@ impl Share {
         })
     }
 
-    /// A command of an entity whose bucket has had half a share was executed.
+    /// Charges an executed command to an entity whose bucket has used half a share.
     pub(crate) fn charge(&self, hash: u64, micros: u64) {
         let (mut state, cost) = (self.state(), cost(micros));
         let hot = state.hot.entry(hash).or_default();
@@ -212,11 +212,12 @@ impl Share {
         hot.average = (hot.average.saturating_mul(7).saturating_add(cost) / 8).max(1);
     }
 
-    /// All that was ready had its go. Those that wait get their next share; the loop has to be asked again for `more`.
+    /// Ends a batch, after all that was ready had its turn. Waiting commands get their next share; with `more`, the loop has to be polled
+    /// again.
     pub(crate) fn batch_ends(&self) -> BatchEnd {
         SPENT.with(|spent| {
             if spent.total.get() < self.half_micros && !self.waits.load(Ordering::Relaxed) {
-                // Nobody can be hot.
+                // No entity can be hot.
                 spent.clear();
                 return BatchEnd::default();
             }
@@ -235,7 +236,7 @@ impl Share {
             spent.clear();
             let mut wakers = Vec::new();
             for (hash, hot) in &mut state.hot {
-                // A newcomer is told apart at once, and comes after those that wait.
+                // A newcomer is counted by itself at once, and comes after the waiting ones.
                 spent.charge(*hash, self.half_micros);
                 hot.pass_over();
                 let share = self.half_micros.saturating_mul(2);
@@ -260,7 +261,7 @@ impl Share {
 /// The result of the end of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchEnd {
-    /// A hot entity is alone: what it does next belongs into this commit.
+    /// True if a hot entity is alone: its next commands belong into this commit.
     pub(crate) early: bool,
     /// Some wait: this batch, too, has to be ended.
     pub(crate) more: bool,
@@ -302,7 +303,7 @@ impl Future for Ticket {
                 hot.waiting[at].1 = Some(context.waker().clone());
                 return Poll::Pending;
             }
-            // This command was let go in an earlier batch, and did not come until now.
+            // This command was released in an earlier batch, and arrives only now.
             Err(_) => {}
         }
         self.done = true;
@@ -316,7 +317,7 @@ impl Future for Ticket {
 }
 
 impl Hot {
-    /// Passes over commands that were let go a batch ago and have not come, so that they hold up nobody. Each goes when it comes.
+    /// Skips commands that were released a batch ago and have not arrived, so that they delay no others. Each may go when it arrives.
     fn pass_over(&mut self) {
         while self.released > 0 && matches!(self.waiting.front(), Some((_, None))) {
             self.waiting.pop_front();
@@ -324,7 +325,7 @@ impl Hot {
         }
     }
 
-    /// The one in front, if it may go and was asked before its turn had come.
+    /// Returns the first waiting command's waker, if it may go and asked before its turn had come.
     fn next_to_go(&mut self) -> Option<Waker> {
         if self.released == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! The traces of turns: the span each is a part of, and the spans of those that no gateway tells.
+//! The traces of turns: the span each is a part of, and the spans of turns that no gateway reports.
 
 use super::{Attempt, Executor, Work, batch};
 use crate::{

@@ -1,42 +1,42 @@
-//! Names slow commands: one over a millisecond when it is done, one over a second while it runs.
+//! Logs slow commands: those over a millisecond when they end, those over a second while they run.
 
 use super::{Executor, batch};
 use crate::commit::Staging;
 use std::{cell::Cell, sync::atomic::Ordering, time::Duration};
 use throng_core::shard::{Call, Ran, Shard};
 
-/// A command that takes this long holds up all that wait for its turn.
+/// A command that takes this long is slow: it delays all that wait for its shard.
 const SLOW_MICROS: u64 = 1_000;
-/// A command that takes this long is stuck, for all a person can tell.
+/// A command that takes this long is reported as stuck.
 const STUCK_MICROS: u64 = 1_000_000;
-/// A command that takes this long is named whatever it did: it computed, waited for something, or was not let run.
+/// A command that takes this long is logged whether it computed, waited, or was not scheduled.
 const LONG_MICROS: u64 = 50_000;
-/// The longest age of a look at the thread's CPU time when a command begins. A newer look costs a system call.
+/// The longest age of a reading of the thread's CPU time at the beginning of a command. A newer reading costs a system call.
 const SAMPLE_MICROS: u64 = 250;
 /// The interval at which stuck commands are looked for.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Slow commands named in a second; the others are only counted.
+/// The most slow commands logged in a second; further ones are only counted.
 const NAMED_PER_SECOND: u64 = 5;
 
 thread_local! {
     static SAMPLE: Cell<Sample> = const { Cell::new(Sample { at: 0, cpu: 0 }) };
 }
 
-/// When this thread's CPU time was looked at last, by the host's clock, and what it was. Microseconds.
+/// The last reading of this thread's CPU time, and its time by the host's clock, in microseconds.
 #[derive(Clone, Copy)]
 struct Sample {
     at: u64,
     cpu: u64,
 }
 
-/// Returns the least time that a command was at work which took `took` by the clock. Its thread used `cpu` since the last look.
-/// That look was `age` before the command began; all of that time may have been others' work.
+/// Returns the least time for which a command used the processor. It took `took` by the clock; its thread used `cpu` since the last
+/// reading, which was `age` before the command began. All of that age may have been other work.
 fn at_work_micros(took: u64, cpu: u64, age: u64) -> u64 {
     cpu.saturating_sub(age).min(took)
 }
 
 impl Executor {
-    /// Runs a command under the watchdog's eyes; `begun` is about now, by the host's clock.
+    /// Runs a command and measures it; `begun` is about now, by the host's clock.
     pub(super) fn watched(&self, shard: &mut Shard, call: &mut Call<'_>, begun: u64, staging: &mut Staging<'_>) -> Ran {
         let host = &self.context.host;
         let at_work = &self.at_work[usize::from(shard.id().0)];
@@ -58,7 +58,7 @@ impl Executor {
         ran
     }
 
-    /// A command took long by the clock: was it at work, or was its thread not let run?
+    /// Decides whether a command that took long used the processor or was not scheduled, and logs it.
     #[cold]
     fn name_slow(&self, call: &Call<'_>, Span { begun, took }: Span, sample: Sample) {
         let now = self.context.host.thread_cpu_micros();
@@ -81,7 +81,7 @@ impl Executor {
         }
     }
 
-    /// Names commands that run for over a second; each once, by when it began (`named`, one for each shard).
+    /// Logs commands that run for over a second; each once, by its beginning (`named`, one for each shard).
     pub(crate) fn name_stuck(&self, named: &mut Vec<u64>) {
         let now = self.context.host.elapsed_micros();
         named.resize(self.at_work.len(), 0);

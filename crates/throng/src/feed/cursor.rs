@@ -4,32 +4,32 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use throng_core::{model::Error, shard::JsonRejection};
 use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 
-/// A place in the log between two records: what comes next is told, all before it was.
+/// A follower's position in the log: all records before it have been delivered, the next one has not.
 ///
-/// Written as the commit that comes next in each stream of the log, `writer.commit` or `writer.commit+records` within a commit, with commas
-/// between them: one engine writes one stream, the nodes of a cluster one each. It names the writers, so that history lost by a restore
-/// is noticed, and is of any node's.
+/// Its text is the next commit of each stream of the log, `writer.commit`, or `writer.commit+records` within a commit, separated by commas:
+/// one engine writes one stream, the nodes of a cluster one each. It is valid on every node. Because it names the writers, a restore that
+/// lost history is noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// The commits that were told.
+    /// The commits that were delivered.
     pub(crate) told: Positions,
-    /// The number of records that were told of a stream's next commit, where that is more than none.
+    /// The number of records of a stream's next commit that were delivered, if any.
     pub(crate) begun: BTreeMap<WriterId, u32>,
 }
 
-/// The reason why there is no page.
+/// The reason why no page could be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
-    /// The log has no such place.
+    /// The log has no such position.
     #[error("this service's history has no place {0}: it was restored from an earlier one, or this is another service")]
     Lost(String),
-    /// The engine cannot say now.
+    /// The engine's error.
     #[error(transparent)]
     Engine(Error<JsonRejection>),
 }
 
 impl Cursor {
-    /// Returns the number of records that were told of a commit; 0 if it is not the next commit of its stream.
+    /// Returns the number of delivered records of a commit; 0 if it is not the next commit of its stream.
     pub(crate) fn records(&self, of: Position) -> u32 {
         let records = self.begun.get(&of.writer).copied().unwrap_or_default();
         let is_next = || of.commit.0.checked_sub(1).map(CommitNo);
@@ -39,20 +39,20 @@ impl Cursor {
         }
     }
 
-    /// Everything up to this commit of its stream was told, …
+    /// Notes that everything up to this commit of its stream was delivered.
     pub(crate) fn tell(&mut self, upto: Position, streams: &[Stream]) {
         self.told.tell(upto, streams);
         self.begun.remove(&upto.writer);
     }
 
-    /// … and so many records of the next one.
+    /// Notes that this many records of the stream's next commit were delivered.
     pub(crate) fn begin(&mut self, commit: Position, records: u32, streams: &[Stream]) {
         let before = CommitNo(commit.commit.0.saturating_sub(1));
         self.told.tell(Position::new(commit.writer, before), streams);
         self.begun.insert(commit.writer, records);
     }
 
-    /// Adds what `told` says was told.
+    /// Adds positions that were delivered.
     pub(crate) fn join(&mut self, told: &Positions) {
         let before = match self.begun.is_empty() {
             true => Positions::default(),
@@ -64,7 +64,7 @@ impl Cursor {
             .retain(|writer, _| before.upto_of(*writer) == now.upto_of(*writer));
     }
 
-    /// Tells whether this history has such a place: in its streams, or at a stream's end.
+    /// True if this history has such a position, within its streams or at the end of one.
     pub(crate) fn is_in(&self, streams: &[Stream]) -> bool {
         self.told.positions().all(|at| {
             let of_writer = streams.iter().find(|stream| stream.writer == at.writer);

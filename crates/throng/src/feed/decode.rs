@@ -1,4 +1,4 @@
-//! A commit's events, decoded for all who follow.
+//! A commit's events, decoded for all followers.
 
 use super::cursor::Cursor;
 use std::{
@@ -8,10 +8,10 @@ use std::{
 };
 use throng_journal::{Commit, Position, RecordKind, StoredEvent};
 
-/// Bytes of an event's [shown](EntityEvent::shown) text besides what it says itself, about.
+/// The approximate bytes of an event's [shown](EntityEvent::shown) text beyond its own content.
 const SHOWN_BYTES: usize = 160;
 
-/// An event and whose it is: decoded once, and shared by all who follow.
+/// An event with its entity, decoded once and shared by all followers.
 pub struct EntityEvent {
     /// The entity's id.
     pub id: Box<str>,
@@ -31,7 +31,7 @@ impl EntityEvent {
         }
     }
 
-    /// The event as a gateway writes it: the first who asks writes it, for all others. A process has one such form.
+    /// Returns the event's text as a gateway writes it. The first caller writes it for all others, so a process has only one form of it.
     pub fn shown(&self, write: impl FnOnce(&StoredEvent) -> Vec<u8>) -> &[u8] {
         self.shown.get_or_init(|| write(&self.event).into())
     }
@@ -116,7 +116,7 @@ impl Decoded {
         }
     }
 
-    /// A kind's events of which a cursor's holder was not told, each with its record's number.
+    /// Returns the events of a kind that the cursor's holder has not got, each with its record's number.
     pub(super) fn events(&self, kind: usize, from: &Cursor) -> impl Iterator<Item = (&Arc<EntityEvent>, u32)> {
         let told = from.records(self.position);
         let of_kind = self.kinds.iter().find(|of_kind| of_kind.kind == kind);

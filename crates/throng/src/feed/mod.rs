@@ -1,12 +1,12 @@
-//! The end of history, read and decoded once for all who follow it.
+//! The feed: the end of history, read and decoded once for all followers.
 //!
-//! A [`SharedFeed`] keeps the last durable commits decoded in a [`Window`]: contiguous, bounded by bytes and by number. One task
-//! ([`pump`]) reads on while somebody waits at the window's end, at most every 20 ms, and wakes those for whose kind or entity something
-//! has happened; while nobody follows, nothing is read and nothing kept. A follower inside the window reads nothing but the
-//! window. One behind it reads the journal page by page, a few of them at a time and not on its own thread, until it gets there.
+//! A [`SharedFeed`] keeps the last durable commits decoded in a [`Window`]: contiguous, bounded by bytes and by number. While a follower
+//! waits at the window's end, one task ([`pump`]) reads on, at most every 20 ms, and wakes the followers of the affected kinds and
+//! entities. Without followers nothing is read or kept. A follower inside the window reads only the window. A follower behind it reads the
+//! journal page by page, on another thread and only a few followers at a time, until it reaches the window.
 //!
-//! The window begins where the first follower waits. One that waits beyond it moves it, since those who are up to date are the
-//! many; whoever is left behind by that reads the journal by itself.
+//! The window begins where the first follower waits. A follower that waits beyond the window moves it, because most followers are up to
+//! date; a follower that this leaves behind reads the journal.
 
 mod cursor;
 mod decode;
@@ -47,7 +47,7 @@ const BOUNDS: Bounds = Bounds {
     bytes_max: 8 << 20,
     commits_max: 8_192,
 };
-/// Followers behind the window that read the journal at a time, each a megabyte.
+/// The most followers behind the window that read the journal at a time, a megabyte each.
 const READS_MAX: usize = 2;
 
 /// The end of history, decoded.
@@ -65,9 +65,9 @@ pub(crate) struct SharedFeed {
 struct State {
     /// While somebody follows.
     window: Option<Window>,
-    /// Windows there were.
+    /// The number of windows so far.
     windows: u64,
-    /// The window reached to the end of what was durable when it was read on last; not known while nobody waits.
+    /// True if the window reached the end of the durable log at its last extension. Unknown, and false, while no follower waits.
     live: bool,
     watchers: Watchers,
 }
@@ -75,13 +75,13 @@ struct State {
 /// The result of reading on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Advance {
-    /// There is more that is durable.
+    /// More commits are durable.
     More,
-    /// The window reaches to the end of what is durable.
+    /// The window reaches the end of the durable log.
     Live,
     /// The journal cannot be read.
     Failed,
-    /// The window ends at a place that is not in the history any more: the database was rolled back.
+    /// The window ends at a position that is no longer in the history: the database was rolled back.
     Lost,
 }
 
@@ -91,7 +91,7 @@ struct Waited {
     window: u64,
     first: WriterId,
     end: Positions,
-    /// The stretch that follows, if it is known.
+    /// The next stretch of the log, if known.
     next: Option<Stretch>,
 }
 
@@ -124,11 +124,11 @@ impl SharedFeed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The durable events of a kind from a cursor on, as many as one page holds: from the window, else from the journal, whose streams from
-    /// the cursor's first on these are.
+    /// Returns the durable events of a kind from a cursor on, at most a page. They come from the window, or from these streams of the
+    /// journal, which begin with the cursor's first.
     ///
     /// # Errors
-    /// There is no such place in this history, or the journal cannot be read.
+    /// [`FeedError::Lost`] if this history has no such position; [`FeedError::Engine`] if the journal cannot be read.
     pub(crate) async fn page(
         &self,
         kind: usize,
@@ -154,7 +154,7 @@ impl SharedFeed {
         (window.covers(from, None) && !window.is_before(from, None)).then(|| window.page(interest, from, None, limit).0)
     }
 
-    /// Reads a page from the journal, and keeps what was read if it reaches the window.
+    /// Reads a page from the journal, and keeps what was read if it adjoins the window.
     async fn read(
         &self,
         interest: &Interest,
@@ -170,7 +170,7 @@ impl SharedFeed {
                 more,
             });
         };
-        // Never closed.
+        // The semaphore is never closed.
         let permit = self.reads.clone().acquire_owned().await;
         // Another follower may have read it meanwhile.
         if let Some(feed) = self.decoded(interest, &from, limit) {
@@ -178,11 +178,11 @@ impl SharedFeed {
         }
         let (sender, receiver) = oneshot::channel();
         let (journal, kinds) = (self.epochs.context.journal.clone(), self.kinds.clone());
-        // A journal may read at once, on whatever thread it is asked: not on a gateway's loop.
+        // A journal may block the thread that reads it, which must not be a gateway's loop.
         self.epochs.context.host.spawn(Box::pin(async move {
             let commits = stretch.read(&*journal, READ_BYTES).await;
             let decoded = commits.map(|commits| commits.iter().map(|commit| Decoded::new(commit, &kinds)).collect());
-            // Whoever asked may have gone; the next may read only now.
+            // The reader may have gone away; the permit is released only now.
             let _ = sender.send(decoded);
             drop(permit);
         }));
@@ -198,7 +198,7 @@ impl SharedFeed {
         Ok(feed)
     }
 
-    /// Reads on from the window's end, if somebody waits there: a node of a cluster what it knows of, then it looks for more.
+    /// Extends the window if a follower waits at its end. A node of a cluster reads the streams it knows, then looks for more.
     async fn advance(&self, epoch: Option<&Epoch>) -> Advance {
         match self.read_on(epoch).await {
             Ok(advance) => advance,
@@ -228,7 +228,7 @@ impl SharedFeed {
                 }
                 next = longest(end.next(&streams));
                 let state = &mut *self.state();
-                // Unless it was moved meanwhile.
+                // The window may have been moved meanwhile.
                 let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
                     return Ok(Advance::More);
                 };
@@ -258,7 +258,7 @@ impl SharedFeed {
         })
     }
 
-    /// Returns what is to be read next; `None` while nobody waits at the window's end.
+    /// Returns the stretch to read next; `None` while no follower waits at the window's end.
     fn waited_for(&self) -> Option<Waited> {
         let state = self.state();
         let window = state.window.as_ref()?;
@@ -270,12 +270,12 @@ impl SharedFeed {
         })
     }
 
-    /// Tells whether a follower waits at the window's end.
+    /// True if a follower waits at the window's end.
     fn are_waiting(&self) -> bool {
         self.state().watchers.are_waiting()
     }
 
-    /// Tells whether the window has come to this commit, the last durable one of an engine that is alone.
+    /// True if the window has come to this commit, the last durable one of an engine without peers.
     fn is_at(&self, durable: Position) -> bool {
         let state = self.state();
         state
@@ -284,7 +284,7 @@ impl SharedFeed {
             .is_some_and(|window| *window.end() == Positions::from(durable))
     }
 
-    /// Tells all who wait that there is nothing to wait for.
+    /// Ends all waits with this reason.
     fn fail(&self, why: &str) {
         let mut woken = Vec::new();
         {
@@ -296,9 +296,9 @@ impl SharedFeed {
     }
 }
 
-/// Told to followers when the journal cannot be read.
+/// The reason that followers get when the journal cannot be read.
 const UNREADABLE: &str = "the log cannot be read";
-/// Told when the last commit read is lost: each follower then looks whether its own place is.
+/// The reason that followers get when the last commit read is lost. Each follower then checks its own position.
 pub(crate) const LOST: &str = "the end of the history is lost";
 
 pub(crate) fn unavailable(reason: String) -> FeedError {

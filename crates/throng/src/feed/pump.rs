@@ -9,29 +9,29 @@ use std::{
     time::Duration,
 };
 
-/// Once it has come to the end of what is durable, it looks again after this long, so that what has gathered is one wake.
+/// The interval between two extensions at the end of the durable log, so that followers are woken once for all that has gathered.
 const ADVANCE_EVERY: Duration = Duration::from_millis(20);
-/// The same in a cluster, where nobody tells it that another node has committed.
+/// The same in a cluster, where other nodes' commits send no signal.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Followers outlive a recovery of this long.
 const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// While the engine recovers, it looks this often whether that takes too long.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 
-/// The reason that followers are told.
+/// The reason that followers get.
 const STOPPED: &str = "the engine has stopped";
 
 /// The next work of the task.
 enum Due {
-    /// There may be something that is durable and not decoded; a node of a cluster needs no epoch of its own to read it.
+    /// There may be durable commits that are not decoded. A node of a cluster needs no epoch of its own to read them.
     Advance(Option<Arc<Epoch>>),
-    /// There is no epoch to read from, or nobody to read for.
+    /// There is no epoch to read from, or no follower.
     Down(&'static str),
 }
 
 /// Reads on while somebody waits.
 pub(crate) async fn task(feed: Weak<SharedFeed>) {
-    // When it saw first that there is no epoch to read from.
+    // The time since when there is no epoch to read from.
     let mut down_since = None;
     loop {
         let due = poll_fn(|context| match feed.upgrade() {
@@ -70,7 +70,7 @@ pub(crate) async fn task(feed: Weak<SharedFeed>) {
     }
 }
 
-/// Tells all who wait once this takes too long. Returns the time until the next look.
+/// Ends all waits once this takes too long. Returns the time until the next look.
 fn is_down(feed: &SharedFeed, down_since: &mut Option<u64>, reason: &str) -> Duration {
     let now = feed.epochs.context.host.elapsed_micros();
     let since = *down_since.get_or_insert(now);
@@ -81,10 +81,10 @@ fn is_down(feed: &SharedFeed, down_since: &mut Option<u64>, reason: &str) -> Dur
 }
 
 fn due(feed: &SharedFeed, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
-    // Both before it looks, so that what comes afterwards has it look again.
+    // Watched before the look, so that a later change causes another look.
     feed.wake.watch(context.waker());
     if !feed.are_waiting() {
-        // Woken by the first who waits.
+        // Woken by the first follower that waits.
         *down_since = None;
         return Poll::Pending;
     }

@@ -1,4 +1,4 @@
-//! A follower's hold on the feed: it looks into the window, and waits at its end.
+//! A follower's access to the feed: it reads the window, and waits at its end.
 
 use super::{
     SharedFeed, State,
@@ -12,8 +12,8 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// A window this many commits before a cursor comes there soon, whether or not it is up to date: those who begin to follow one after
-/// the other, while commits go on, do not move it away from each other.
+/// The number of commits within which a window is expected to reach a cursor soon, even if it is not up to date. So followers that begin
+/// one after the other, while commits go on, do not keep moving the window.
 const NEAR: u64 = 1_024;
 
 impl SharedFeed {
@@ -28,7 +28,7 @@ impl SharedFeed {
     }
 }
 
-/// A follower's place among those who follow, until it is dropped.
+/// A follower's registration, until it is dropped.
 pub(crate) struct Watch {
     feed: Arc<SharedFeed>,
     interest: Interest,
@@ -37,9 +37,9 @@ pub(crate) struct Watch {
 
 /// The next step of a follower.
 pub(crate) enum Next {
-    /// Looks at what there is, from here on if that is known.
+    /// Reads what there is, from here on if known.
     Read(Option<Reached>),
-    /// Waits still: nothing that was decoded since it began to wait is for it.
+    /// Goes on waiting: nothing decoded since was for this follower.
     Wait,
 }
 
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// Returns what is decoded from a cursor on, and the spot behind it; `None` if the window begins after the cursor.
+    /// Returns the decoded events from a cursor on, and the spot after them; `None` if the window begins after the cursor.
     pub(crate) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: PageLimit) -> Option<(Feed, Option<Spot>)> {
         match &self.feed.state().window {
             Some(window) if !window.covers(from, spot) => None,
@@ -74,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// Waits until there may be something behind a cursor, and says where to look for it, if that is known.
+    /// Waits until there may be something after a cursor, and returns where it is, if known.
     pub(crate) async fn wait(&self, from: &Cursor, spot: Option<Spot>) -> Result<Option<Reached>, Arc<str>> {
         poll_fn(|context| {
             let mut woken = Vec::new();
@@ -88,7 +88,7 @@ impl Watch {
                     Outcome::None => state.reach(from, self.feed.bounds, &mut woken),
                 }
                 let is_first = !state.watchers.are_waiting();
-                // Nobody knows how far it has fallen behind while nobody waited.
+                // While no follower waited, the window may have fallen behind by any amount.
                 state.live &= !is_first;
                 state.watchers.wait(&self.interest, self.number, from, context.waker());
                 is_first
@@ -104,12 +104,12 @@ impl Watch {
 }
 
 impl State {
-    /// The window has come to this cursor already, or begins after it.
+    /// True if the window has already come to this cursor, or begins after it.
     fn is_beyond(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         self.window.as_ref().is_some_and(|window| !window.is_before(from, spot))
     }
 
-    /// Makes the window one that will come to this cursor soon.
+    /// Makes sure that the window reaches this cursor soon.
     fn reach(&mut self, from: &Cursor, bounds: Bounds, woken: &mut Vec<Waker>) {
         let comes_there = self.window.as_ref().is_some_and(|window| {
             let is_near = from.told.more_than(window.end()).is_some_and(|commits| commits <= NEAR);
@@ -132,7 +132,7 @@ impl Drop for Watch {
         } else {
             None
         };
-        // Its commits are given back when others can go on.
+        // The memory of its commits is freed without the lock.
         drop(state);
         drop(window);
     }

@@ -1,4 +1,4 @@
-//! The followers, and which of them wait: by kind and by entity, so that a commit wakes only those it has something for.
+//! The followers, by kind and by entity, so that a commit wakes only those it concerns.
 
 use super::{
     cursor::Cursor,
@@ -8,12 +8,12 @@ use super::{
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
 use throng_journal::Positions;
 
-/// The place from which a follower goes on that has waited: in a window, before the commit with something for it.
+/// The spot at which a follower continues after a wait: in a window, before the first commit that concerns it.
 #[derive(Debug)]
 pub(crate) struct Reached {
     pub(crate) spot: Spot,
-    /// The positions of all that comes before the spot, told also where nothing was for this follower. Without them, another node may look
-    /// at it anew, and that one may still hold what has been removed here.
+    /// The positions of all that comes before the spot, including commits that did not concern this follower. Without them, another node
+    /// might read these again, and it may still hold what has been removed here.
     pub(crate) told: Positions,
 }
 
@@ -22,11 +22,11 @@ pub(crate) struct Reached {
 enum Slot {
     /// Reads what there is.
     Reading,
-    /// Was told up to `from`, and waits: nothing that was decoded since was for it.
+    /// Has got everything up to `from`, and waits: nothing decoded since concerned it.
     Waiting { from: Cursor, waker: Waker },
-    /// Here is something for it, or somewhere it has to look by itself.
+    /// Something concerns it, or it has to read the journal.
     Found(Option<Reached>),
-    /// Cannot read what it waits for.
+    /// The awaited events cannot be read.
     Failed(Arc<str>),
 }
 
@@ -37,13 +37,13 @@ pub(super) enum Outcome {
     None,
     /// The follower still waits.
     Waits,
-    /// Here is something for it, and nothing before; or somewhere it has to look by itself.
+    /// Something concerns it, and nothing before does; or it has to read the journal.
     Found(Option<Reached>),
     /// The follower cannot read what it waits for.
     Failed(Arc<str>),
 }
 
-/// The followers that wait, to be woken by what becomes durable.
+/// The followers that wait for durable commits.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     kinds: Vec<OfKind>,
@@ -69,7 +69,7 @@ impl Watchers {
         }
     }
 
-    /// Adds a follower; what it is known by from then on.
+    /// Adds a follower, and returns its number.
     pub(super) fn add(&mut self, interest: &Interest) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -103,7 +103,7 @@ impl Watchers {
         self.count == 0
     }
 
-    /// Tells whether a follower waits, so that the log's new end is worth decoding.
+    /// True if a follower waits, so that the log's new end is worth decoding.
     pub(super) fn are_waiting(&self) -> bool {
         self.waiting > 0
     }
@@ -130,7 +130,7 @@ impl Watchers {
         self.set(interest, number, Slot::Waiting { from, waker });
     }
 
-    /// Takes the outcome of a follower's wait, once. Unless it still waits, the follower reads from then on.
+    /// Takes the outcome of a follower's wait, once. Unless it goes on waiting, the follower counts as reading from then on.
     pub(super) fn outcome(&mut self, interest: &Interest, number: u64) -> Outcome {
         match self.set(interest, number, Slot::Reading) {
             Slot::Reading => Outcome::None,
@@ -143,7 +143,7 @@ impl Watchers {
         }
     }
 
-    /// A commit was decoded, the next one of this window: those for whom something is in it are to be woken.
+    /// Collects the followers that the window's next decoded commit concerns, to be woken.
     pub(super) fn found(&mut self, commit: &Decoded, window: &Window, woken: &mut Vec<Waker>) {
         for KindEvents { kind, events } in &commit.kinds {
             let kind = &mut self.kinds[*kind];
@@ -165,7 +165,7 @@ impl Watchers {
         }
     }
 
-    /// All who wait are to be woken, to read by themselves or to hear why they cannot.
+    /// Collects all waiting followers, to read the journal or to get the failure.
     pub(super) fn release(&mut self, failure: Option<&Arc<str>>, woken: &mut Vec<Waker>) {
         for kind in &mut self.kinds {
             kind.waiting = 0;
@@ -187,7 +187,7 @@ impl Slot {
         matches!(self, Self::Waiting { .. })
     }
 
-    /// There is something in this commit; whether it waited for it.
+    /// Notes that this commit concerns the follower; returns true if it was waiting.
     fn find(&mut self, commit: &Decoded, window: &Window, woken: &mut Vec<Waker>) -> bool {
         let Self::Waiting { from, .. } = self else { return false };
         if from.told.has(commit.position) {

@@ -1,8 +1,8 @@
-//! The last commits, decoded: a contiguous part of history, bounded, without I/O.
+//! The window: the last commits, decoded. A contiguous, bounded part of history, without I/O.
 //!
-//! The streams of several nodes have no common order but that of their shards. A window holds their commits in the order in which this node
-//! read them; another node's may hold the same ones in another. So a follower's place is what it was [told](Positions) of each stream, whichever
-//! window it looks into, and its [spot](Spot) in this one only spares it to look at what it has seen here.
+//! Streams of several nodes have no common order except within a shard. A window holds their commits in the order in which this node
+//! read them; another node's window may have another order. So a follower's position is what it has [got](Positions) of each stream. Its
+//! [spot](Spot) in this window only spares it another look at what it has seen here.
 
 use super::{
     cursor::Cursor,
@@ -11,10 +11,10 @@ use super::{
 use std::{collections::VecDeque, sync::Arc};
 use throng_journal::{Position, Positions, Stream};
 
-/// Bytes of payloads one page holds, after its first event.
+/// The most bytes of payloads on one page, after its first event.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// The bounds of a page, which always holds one event.
+/// The bounds of a page, which always holds at least one event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageLimit {
     pub(crate) events: usize,
@@ -30,14 +30,14 @@ impl PageLimit {
     }
 }
 
-/// A page of what happened to a kind's entities.
+/// A page of events of a kind's entities.
 #[derive(Clone, Debug)]
 pub struct Feed {
     /// Durable events in the order of the log.
     pub events: Vec<Arc<EntityEvent>>,
     /// The place where the next page begins.
     pub next: Cursor,
-    /// There is more of the log to look at, with or without an event of this kind.
+    /// True if there is more of the log to read, with or without an event of this kind.
     pub more: bool,
 }
 
@@ -56,25 +56,26 @@ pub(crate) struct Interest {
     pub(crate) entity: Option<Box<str>>,
 }
 
-/// All commits that are told at `end` and not at `begin`, decoded.
+/// The decoded commits that are part of `end` but not of `begin`.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Tells it from those before and after it.
+    /// Distinguishes this window from earlier and later ones.
     id: u64,
     begin: Positions,
     end: Positions,
-    /// The commits, in an order in which they may be told; none is missing between `begin` and `end`.
+    /// The commits, in an order in which they may be delivered. None between `begin` and `end` is missing.
     commits: VecDeque<Decoded>,
     /// The place of the first of them.
     first: i64,
-    /// The streams from the first on that `begin` names, as they were found last.
+    /// The streams from `begin`'s first on, as last read.
     pub(super) streams: Vec<Stream>,
     /// Bytes of all `commits`, at most `bounds.bytes_max`.
     bytes: usize,
     bounds: Bounds,
 }
 
-/// A place between two commits of a window: whoever has it was told all that came before it there, and had come to where the window began.
+/// A position between two commits of a window. Its holder had reached the beginning of the window, and has got every commit before this
+/// spot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     window: u64,
@@ -82,7 +83,7 @@ pub(crate) struct Spot {
 }
 
 impl Window {
-    /// Makes an empty window; what is not told at `begin` is to come.
+    /// Makes an empty window, whose first commit is the next one after `begin`.
     pub(super) fn new(id: u64, begin: Positions, bounds: Bounds) -> Self {
         Self {
             id,
@@ -116,12 +117,12 @@ impl Window {
         }
     }
 
-    /// Tells whether nothing between the cursor and the window's end is missing.
+    /// True if the window holds everything from the cursor to its own end.
     pub(super) fn covers(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         self.place_of(spot).is_some() || from.told.includes(&self.begin)
     }
 
-    /// Tells whether all that was decoded is before the cursor.
+    /// True if all decoded commits are before the cursor.
     pub(super) fn is_before(&self, from: &Cursor, spot: Option<Spot>) -> bool {
         spot == Some(self.end_spot()) || from.told.includes(&self.end)
     }
@@ -131,7 +132,7 @@ impl Window {
         usize::try_from(spot.at - self.first).ok()
     }
 
-    /// Adds a commit that may be told next; the oldest make room.
+    /// Adds the next commit. The oldest ones make room.
     pub(super) fn push(&mut self, commit: Decoded) {
         self.end.tell(commit.position, &self.streams);
         self.bytes += commit.bytes;
@@ -144,8 +145,8 @@ impl Window {
         }
     }
 
-    /// Adds commits of one stream that follow each other in front, as far as there is room, if they, after what is told before them, reach
-    /// the window.
+    /// Adds consecutive commits of one stream in front, as far as there is room. They are added only if they adjoin the window, given that
+    /// everything in `before` was delivered.
     pub(super) fn extend_back(&mut self, before: &Positions, commits: Vec<Decoded>, streams: &[Stream]) {
         let Some(last) = commits.last() else { return };
         let mut after = before.clone();
@@ -175,7 +176,7 @@ impl Window {
         }
     }
 
-    /// The events from a cursor on, to the window's end or as many as one page holds, and the spot behind them.
+    /// Returns the events from a cursor to the window's end, at most a page, and the spot after them.
     pub(super) fn page(
         &self,
         interest: &Interest,
@@ -194,8 +195,8 @@ impl Window {
     }
 }
 
-/// The events of these commits from a cursor on, as many as one page holds, and how many commits were looked through to their ends; `more`: it
-/// was cut.
+/// Returns the events of these commits from a cursor on, at most a page, and the number of commits that were read completely. `more`: the
+/// page was cut.
 pub(super) fn page<'a>(
     commits: impl Iterator<Item = &'a Decoded>,
     interest: &Interest,
@@ -210,7 +211,7 @@ pub(super) fn page<'a>(
         more: false,
     };
     let (mut bytes, mut seen) = (0, 0);
-    // The last commit of each stream that was looked through, and how much of the one in which the page is cut.
+    // The last commit of each stream that was read completely, and how much was read of the commit in which the page is cut.
     let (mut through, mut cut): (Vec<Position>, Option<(Position, u32)>) = (Vec::new(), None);
     'page: for commit in commits {
         let position = commit.position;

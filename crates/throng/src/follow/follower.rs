@@ -1,4 +1,4 @@
-//! Following: first what has happened, then what happens, from the one feed all share.
+//! Followers: first the past events, then new ones, from the feed that all followers share.
 
 use crate::{
     commit::unreadable,
@@ -10,11 +10,11 @@ use crate::{
 use std::{fmt, sync::Arc, time::Duration};
 use throng_journal::{Position, StoredEvent};
 
-/// In a cluster two places may be the same though neither says so, as long as nothing is committed: whoever has looked there in vain, again and
-/// again, pauses.
+/// The number of fruitless looks after which a follower pauses. In a cluster two cursors may be equal without being recognizable as such,
+/// as long as nothing is committed.
 const LOOKS_IN_VAIN: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(20);
-/// In a cluster an entity's owner is asked this often what has happened.
+/// The interval at which an entity's owner is asked for new events in a cluster.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// The entities to follow, and the place to begin after.
@@ -24,7 +24,7 @@ pub enum Follow {
     Kind {
         /// The kind's index.
         kind: usize,
-        /// The events from here on.
+        /// The position from which on events are wanted.
         from: Cursor,
     },
     /// The events of one entity.
@@ -35,12 +35,12 @@ pub enum Follow {
         id: String,
         /// The events after this sequence number, which is one of the entity's, or 0.
         after: u64,
-        /// The commit the event of that number stands in, to notice a history that was lost by a restore.
+        /// The commit of that event. It shows whether a restore has lost history.
         at: Option<Position>,
     },
 }
 
-/// Written as a cursor to come back with: that of a kind, or an entity's `seq` or `seq@writer.commit`.
+/// Writes the position at which to follow again: a kind's cursor, or an entity's `seq` or `seq@writer.commit`.
 impl fmt::Display for Follow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,17 +53,17 @@ impl fmt::Display for Follow {
     }
 }
 
-/// Follows a kind or an entity, event by event and in order. While nothing happens to it, it costs nothing; what happens is
-/// decoded once for all followers, and they are woken at most every 20 ms. In a cluster a kind's followers are told what all nodes have
-/// committed, ten times a second, an entity's in its order; an entity's own followers ask its owner, four times a second.
+/// Follows a kind or an entity, event by event and in order. It costs nothing while there are no new events. Events are
+/// decoded once for all followers, which are woken at most every 20 ms. In a cluster, followers of a kind get the commits of all nodes
+/// ten times a second, in order for each entity; followers of an entity ask its owner four times a second.
 pub struct Follower {
     engine: Engine,
     place: FollowerPosition,
     watch: Watch,
     removed_upto: Option<Position>,
-    /// The last look found nothing; whether it came to the end of what there is.
+    /// Set if the last look found nothing; true if it reached the end.
     nothing: Option<bool>,
-    /// Looks in a row that found nothing.
+    /// The number of fruitless looks in a row.
     looks: u32,
 }
 
@@ -71,9 +71,9 @@ pub struct Follower {
 #[derive(Clone, Debug)]
 struct FollowerPosition {
     follow: Follow,
-    /// An entity's follower that has seen its history goes on from here in the feed.
+    /// The position in the feed at which an entity's follower continues after the history.
     feed: Option<Cursor>,
-    /// In the feed's window, where that is known.
+    /// The spot in the feed's window, if known.
     spot: Option<Spot>,
 }
 
@@ -82,15 +82,16 @@ struct Found {
     events: Vec<Arc<EntityEvent>>,
     /// The place after them.
     place: FollowerPosition,
-    /// There is no more than these before that place in the log, which is where to wait for it.
+    /// True if there are no further events before that position in the log, which is where to wait.
     is_end: bool,
 }
 
 impl Engine {
-    /// Follows a kind or an entity. What it sees is durable.
+    /// Follows a kind or an entity. All events it returns are durable.
     ///
     /// # Errors
-    /// This history has no such place, there is no such entity, or the engine's.
+    /// [`FeedError::Lost`] if this history has no such position; [`FeedError::Engine`] with `Unknown` if there is no such entity, or with
+    /// the engine's error.
     pub async fn follow(&self, follow: Follow) -> Result<Follower, FeedError> {
         let mut removed_upto = None;
         let interest = match &follow {
@@ -129,13 +130,13 @@ impl Engine {
         })
     }
 
-    /// Refuses a place that is not in the history, or not any more.
+    /// Refuses a position that is not, or is no longer, in the history.
     async fn check_place(&self, follow: &Follow) -> Result<(), FeedError> {
         match follow {
             Follow::Kind { from, .. } => from.check(&self.core.streams(from.told.first()).await?),
             Follow::Entity { kind, id, after, at } => {
                 let seen = match *after {
-                    // There has to be such an entity.
+                    // Checks that the entity exists.
                     0 => Some(self.history(*kind, id, 0, 1).await?),
                     seq => self.history_at(*kind, id, seq).await?,
                 };
@@ -153,28 +154,28 @@ impl Engine {
 }
 
 impl Follower {
-    /// A kind's follower began before this commit, up to which history of the kind was removed: it is not told all that happened.
+    /// Returns the commit up to which history of the kind was removed, if a kind's follower began before it. It has missed events.
     #[must_use]
     pub fn removed_upto(&self) -> Option<Position> {
         self.removed_upto
     }
 
-    /// Returns its place: to follow again from here.
+    /// Returns its position, to follow again from there.
     #[must_use]
     pub fn place(&self) -> &Follow {
         &self.place.follow
     }
 
-    /// The next events, at least one and at most so many; waits until there are some. Nothing is lost if it is not waited for to
-    /// the end.
+    /// Waits for and returns the next events, at least one and at most `limit`. Dropping the future before its end loses
+    /// nothing.
     ///
     /// # Errors
-    /// The history has lost its place by a restore, or the engine's.
+    /// [`FeedError::Lost`] if a restore has lost its position; [`FeedError::Engine`] otherwise.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<Arc<EntityEvent>>, FeedError> {
         self.next_within(limit, usize::MAX).await
     }
 
-    /// The same, of at most so many bytes of payloads after the first event.
+    /// The same, with at most this many bytes of payloads after the first event.
     ///
     /// # Errors
     /// The errors of [`next`](Self::next).
@@ -185,7 +186,7 @@ impl Follower {
         Ok(found.events)
     }
 
-    /// The same as far as there are some now: none where the next ones have to be [waited](Self::wait) for.
+    /// The same without waiting: returns none if the next events have to be [waited](Self::wait) for.
     ///
     /// # Errors
     /// The errors of [`next`](Self::next).
@@ -196,7 +197,7 @@ impl Follower {
         Ok(found.events)
     }
 
-    /// Waits until there may be a next event, and reads none.
+    /// Waits until there may be a next event, without reading it.
     ///
     /// # Errors
     /// The errors of [`next`](Self::next).
@@ -215,7 +216,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Goes back to a place where it has been: what was told since is read again.
+    /// Goes back to an earlier position: events since then are returned again.
     pub fn go_back(&mut self, to: Follow) {
         self.place = FollowerPosition {
             follow: to,
@@ -233,12 +234,12 @@ impl Follower {
         self.find(PageLimit::of(1)).await.map(drop)
     }
 
-    /// Its entity may be another node's, now or later: only the history says what happens to it.
+    /// True in a cluster. There the entity may belong to another node now or later, so only its history tells its events.
     fn is_of_cluster(&self) -> bool {
         self.engine.core.context.peers.is_some()
     }
 
-    /// The next events. What was looked through in vain is behind it, whatever becomes of this.
+    /// Finds the next events. Events that it skipped are not read again, even if it fails.
     async fn find(&mut self, limit: PageLimit) -> Result<Found, FeedError> {
         loop {
             self.wait().await?;
@@ -249,7 +250,7 @@ impl Follower {
         }
     }
 
-    /// Looks once. What was looked through in vain is behind it.
+    /// Looks once. Events that it skipped are not read again.
     async fn look(&mut self, limit: PageLimit) -> Result<Found, FeedError> {
         let found = match (&self.place.follow, &self.place.feed) {
             (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
@@ -276,13 +277,13 @@ impl Follower {
         Ok(found)
     }
 
-    /// A look found nothing.
+    /// Notes a fruitless look.
     fn in_vain(&mut self, is_end: bool) {
         self.looks = self.looks.saturating_add(1);
         self.nothing = Some(is_end);
     }
 
-    /// Goes on where it waited for. A lost end of the history ends it only if its place is in what is lost.
+    /// Continues after a wait. A lost end of the history ends the follower only if its own position is in the lost part.
     async fn reach(&mut self, reached: Result<Option<Reached>, Arc<str>>) -> Result<(), FeedError> {
         match reached {
             Ok(reached) => self.place.reach(reached),
@@ -295,8 +296,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads events from the window of the feed. The window may have gone on without this follower.
-    /// Then a kind's follower reads the journal until it gets there, and an entity's reads its history.
+    /// Reads events from the feed's window. If the window has moved on without this follower, a kind's follower reads the journal until it
+    /// reaches the window, and an entity's follower reads the entity's history.
     async fn in_log(&self, limit: PageLimit) -> Result<Found, FeedError> {
         let mut place = self.place.clone();
         let Some(from) = place.cursor() else {
@@ -317,7 +318,7 @@ impl Follower {
             // The history has shown the events up to `after` already.
             events.retain(|event| event.event.seq > after);
             if events.first().is_some_and(|event| event.event.seq != after + 1) {
-                // Its numbers have no gaps: the history knows what is between.
+                // The numbers have no gaps, so the events in between are in the history.
                 events.clear();
                 place.feed = None;
             }
@@ -329,7 +330,7 @@ impl Follower {
 
     /// An entity's events from its history, to its end.
     async fn in_history(&self, kind: usize, id: &str, after: u64, limit: PageLimit) -> Result<Found, FeedError> {
-        // Before the history is read: what happens meanwhile is seen twice, never missed.
+        // Determined before the history is read: new events are then seen twice, never missed.
         let feed = match self.is_of_cluster() {
             true => None,
             false => Some(self.engine.place(false).await?),
@@ -356,7 +357,7 @@ impl Found {
 }
 
 impl FollowerPosition {
-    /// Returns its place in the log; `None` while an entity's follower still reads its history.
+    /// Returns its position in the log; `None` while an entity's follower still reads the entity's history.
     fn cursor(&self) -> Option<&Cursor> {
         match &self.follow {
             Follow::Kind { from, .. } => Some(from),
@@ -381,7 +382,7 @@ impl FollowerPosition {
         }
     }
 
-    /// An entity's follower comes back after the last event it has seen.
+    /// Sets the position of an entity's follower after its last event.
     fn seen(&mut self, last: Option<&StoredEvent>) {
         if let (Some(last), Follow::Entity { after, at, .. }) = (last, &mut self.follow) {
             (*after, *at) = (last.seq, Some(last.position));

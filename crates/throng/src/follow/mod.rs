@@ -1,4 +1,4 @@
-//! The events of all entities of a kind, in the order of the log.
+//! Events of all entities of a kind, in the order of the log.
 
 mod follower;
 
@@ -13,7 +13,7 @@ use crate::{
 use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 
 impl Core {
-    /// The streams of the history from a writer's on, as they are now.
+    /// Returns the present streams of the history from a writer's on.
     pub(crate) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, FeedError> {
         let epoch = match self.context.peers {
             Some(_) => None,
@@ -25,10 +25,10 @@ impl Core {
 }
 
 impl Engine {
-    /// The place after all that is durable now, or before all that has ever happened; in a cluster, on all nodes.
+    /// Returns the position after all that is durable now (in a cluster, on all nodes), or before the first event.
     ///
     /// # Errors
-    /// The engine is not ready, or the journal cannot be read.
+    /// [`FeedError::Engine`]: the engine is not ready, or the journal cannot be read.
     pub async fn place(&self, at_start: bool) -> Result<Cursor, FeedError> {
         let streams = self.core.streams(WriterId(0)).await?;
         let (first, last) = (streams.first(), streams.last().map(|stream| stream.writer));
@@ -46,11 +46,11 @@ impl Engine {
         Ok(told.into())
     }
 
-    /// Returns the events of a kind from a place on. It returns at most `limit` events and a megabyte of payloads,
-    /// out of about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
+    /// Returns the events of a kind from a position on: at most `limit` events and a megabyte of payloads, from about a megabyte of the
+    /// log. [`follow`](Self::follow) returns later events as well.
     ///
     /// # Errors
-    /// The log has no such place, or the engine's.
+    /// [`FeedError::Lost`]: the log has no such position. [`FeedError::Engine`]: the engine's error.
     pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
         self.feed_within(kind, from, PageLimit::of(limit)).await
     }
@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) async fn feed_within(&self, kind: usize, from: Cursor, limit: PageLimit) -> Result<Feed, FeedError> {
         let streams = self.core.streams(from.told.first()).await?;
         let mut feed = self.core.feed.page(kind, from, limit, &streams).await?;
-        // Drops streams that have ended and were told to their end. A place that names one is neither before nor behind a place that does not.
+        // Drops ended streams that were delivered completely. A position that names one is neither before nor after one that does not.
         feed.next.told.drop_ended(&streams);
         Ok(feed)
     }

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, time::Duration};
 use throng_core::model::{Actor, Error};
 use throng_services::{health::Health, stats::Stats};
 
-/// An actor, to be asked.
+/// An address of an actor, to send it commands.
 pub struct ActorHandle<A: Actor> {
     engine: Engine,
     id: String,
@@ -21,23 +21,23 @@ impl<A: Actor> ActorHandle<A> {
         self
     }
 
-    /// Asks it to do something. One in place does it when this is polled first.
+    /// Sends a command and returns its reply. An actor on the asker's thread executes it at the first poll.
     ///
     /// # Errors
-    /// The actor's "no", or the engine's.
+    /// `Error::Rejected` with the actor's rejection, or the engine's refusal.
     ///
     /// # Panics
-    /// One on workers: outside of a tokio runtime with its timer enabled.
+    /// Outside a tokio runtime with its timer enabled, for an actor on workers.
     pub async fn ask(self, command: A::Command) -> Result<A::Reply, Error<A::Rejection>> {
         let core = &self.engine.core;
         let services = &core.services;
         services.ask::<A>(&core.context, self.id, command, self.deadline).await
     }
 
-    /// Has it do something, without waiting for it. What comes of it nobody hears.
+    /// Sends a command without waiting for it. Its outcome goes to nobody.
     ///
     /// # Errors
-    /// It was not sent.
+    /// The command was not sent, for this reason.
     pub fn tell(self, command: A::Command) -> Result<(), Error<A::Rejection>> {
         let core = &self.engine.core;
         let sent = core.services.tell::<A>(&core.context, self.id, command, self.deadline);
@@ -56,21 +56,21 @@ impl Engine {
         }
     }
 
-    /// The kinds of actors it knows. A [driver](crate::driver::Driver::command) numbers them after those of entities.
+    /// Returns the kinds of actors. A [driver](crate::driver::Driver::command) numbers them after those of entities.
     #[must_use]
     pub fn actor_kinds(&self) -> &[ActorKind] {
         &self.core.services.kinds
     }
 
-    /// The statistics of its actors, and of the app's own services that report to it ([`Setup::stats`](throng_services::Setup::stats)).
-    /// Part of [`metrics`](Self::metrics).
+    /// Returns the statistics of its actors, and of the app's own services that report to it
+    /// ([`Setup::stats`](throng_services::Setup::stats)). They are part of [`metrics`](Self::metrics).
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.services.stats
     }
 
-    /// The health of the app's own services that are [registered](Health::register) here. A gateway shows it, and is not ready while one of
-    /// them fails.
+    /// Returns the health checks that the app's own services have [registered](Health::register) here. A gateway shows them, and is not
+    /// ready while one of them fails.
     #[must_use]
     pub fn checks(&self) -> &Health {
         &self.core.services.health

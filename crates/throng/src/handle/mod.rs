@@ -1,4 +1,4 @@
-//! Asking an entity from Rust: nothing is serialised.
+//! Typed access to entities from Rust, without serialization.
 
 #[cfg(feature = "services")]
 mod actor;
@@ -19,7 +19,7 @@ use throng_core::{
     shard::{JsonRejection, KeyLife, Outcome, Ran, Shard},
 };
 
-/// An entity, to be asked.
+/// An address of an entity, to send it commands and queries.
 pub struct Handle<E: Entity> {
     engine: Engine,
     id: String,
@@ -52,14 +52,15 @@ impl<E: Entity> Handle<E> {
         }
     }
 
-    /// The command takes effect once under this key (1 to 255 bytes), and the same answer is given again for an hour.
+    /// Has the command take effect once under this key (1 to 255 bytes). A repetition within an hour gets the same answer.
     #[must_use]
     pub fn once(mut self, idempotency_key: impl Into<String>) -> Self {
         self.key = Some(idempotency_key.into());
         self
     }
 
-    /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour: as long as the command may come again.
+    /// Sets the time for which the key of [`once`](Self::once) is kept, instead of an hour. It should be as long as the command may be
+    /// repeated.
     #[must_use]
     pub fn key_life(mut self, life: KeyLife) -> Self {
         self.key_life = life;
@@ -91,7 +92,8 @@ impl<E: Entity> Handle<E> {
     /// Asks it to do something; the answer rests only on what is durable. Runs in place when first polled.
     ///
     /// # Errors
-    /// The entity's "no", or the engine's; see [`Error`] for which of them mean that nothing was done.
+    /// `Error::Rejected` with the entity's rejection, or the engine's refusal; see [`Error`] for the variants that mean that nothing was
+    /// done.
     pub async fn ask(self, command: E::Command) -> Result<E::Reply, Error<E::Rejection>> {
         if let Some(key) = &self.key {
             check_key(key)?;
@@ -105,10 +107,10 @@ impl<E: Entity> Handle<E> {
         self.answered::<E::Reply>(work).await
     }
 
-    /// Looks at it: creates nothing, writes nothing.
+    /// Answers a query. It creates nothing and writes nothing.
     ///
     /// # Errors
-    /// The entity's "no", or the engine's.
+    /// `Error::Rejected` with the entity's rejection, or the engine's refusal.
     pub async fn read<Q: Query<E>>(self, query: Q) -> Result<Q::Answer, Error<E::Rejection>> {
         let remote = match self.engine.core.context.peers.is_some() {
             false => None,
@@ -179,7 +181,7 @@ impl<E: Entity> Handle<E> {
 }
 
 impl Core {
-    /// Has an entity's work done, and waits for the answer in its slot. Compiled once, whatever is asked.
+    /// Executes an attempt, and waits for the answer in its slot. Not generic, so that it is compiled once.
     async fn answered(
         &self,
         (kind, id): (&str, String),
@@ -229,5 +231,5 @@ fn read_answer<E: Entity, T: DeserializeOwned + 'static>(
     }
 }
 
-/// The result of a command, an [`Answered`], or the same of a query; `None` before it is there.
+/// The result of a command or a query; `None` before it exists.
 type Found<E, T> = Option<Result<T, Error<<E as Entity>::Rejection>>>;

@@ -15,26 +15,27 @@ enum Reply {
 }
 
 impl Engine {
-    /// Has the next attempt of a call outside made now, without the rest of the pause before it. `kind` is that of the worker's calls. Recorded
-    /// with who decided it and why.
+    /// Has the next attempt of a call outside made now, without the rest of the pause. `kind` is that of the worker's calls. The operator
+    /// and the reason are recorded.
     ///
     /// # Errors
-    /// `Rejected` where an attempt is under way, the call waits in a line, or it has its outcome. `Unknown` or `Ended`, if there is no such
-    /// call, or the engine's.
+    /// `Rejected` if an attempt is under way, the call waits in a line, or it has its outcome. `Unknown` or `Ended` if there is no such
+    /// call; otherwise the engine's error.
     pub async fn hasten_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<()> {
         self.command_call((kind, id), "hasten", by).await.map(drop)
     }
 
-    /// Gives a call outside up: no attempt is made any more, and its entity hears the outcome. That is `Unknown` if an attempt may have reached
-    /// the provider, also one under way, else `Refused`. Recorded with who decided it and why. Returns whether an attempt was sent.
+    /// Gives a call outside up: no further attempt is made, and its entity gets the outcome. That is `Unknown` if an attempt, perhaps one
+    /// under way, may have reached the provider, else `Refused`. The operator and the reason are recorded. Returns true if an attempt was
+    /// sent.
     ///
     /// # Errors
-    /// `Rejected` if it has its outcome. `Unknown` or `Ended`, if there is no such call, or the engine's.
+    /// `Rejected` if it has its outcome. `Unknown` or `Ended` if there is no such call; otherwise the engine's error.
     pub async fn give_up_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
         let reply = self.command_call((kind, id), "give_up", by).await?;
         match serde_json::from_slice(&reply) {
             Ok(Reply::GivenUp { is_sent }) => Ok(is_sent),
-            // A restore was noticed first.
+            // The restored copy has given the call up already.
             Err(_) => Ok(true),
         }
     }

@@ -1,4 +1,4 @@
-//! Dead messages: nobody could take them. A person looks at them here, and has them tried again or drops them.
+//! Dead messages, which could not be taken. An operator looks at them here, and retries or drops them.
 
 use super::{Answer, owned};
 use crate::{
@@ -21,7 +21,7 @@ use throng_core::{
 };
 use throng_journal::{Address, ShardId};
 
-/// Dead messages to a kind, to one of its entities, or that died of one cause.
+/// A filter of dead messages: by the receiver's kind, by the receiver, or by the cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadFilter {
     /// The receivers' kind.
@@ -37,7 +37,7 @@ impl DeadFilter {
         self.kind.as_deref().map(|kind| (kind, self.id.as_deref()))
     }
 
-    /// Tells whether a message to such a receiver died of the cause.
+    /// True if the filter accepts a message.
     #[must_use]
     pub fn is_meant(&self, message: &DeadMessage) -> bool {
         let cause = self.cause.as_deref();
@@ -45,7 +45,7 @@ impl DeadFilter {
     }
 }
 
-/// Dead messages, at most so many, in the order of their receivers.
+/// A page of dead messages, in the order of their receivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadPage {
     /// The messages, at most as many as were asked for, in the order of their numbers.
@@ -57,7 +57,7 @@ pub struct DeadPage {
 /// A dead message with its content.
 #[derive(Clone, Debug)]
 pub struct DeadContent {
-    /// All that is known of it otherwise.
+    /// The other information about it.
     pub message: DeadMessage,
     /// The command for its receiver, as JSON.
     pub command: Box<RawValue>,
@@ -68,16 +68,16 @@ pub struct DeadContent {
 pub struct DeadContents {
     /// The messages, at most as many as were asked for.
     pub messages: Vec<DeadContent>,
-    /// The place of the next page: what to give as `after`.
+    /// The `after` of the next page.
     pub next: Option<String>,
 }
 
-/// The outcome of a dead message that was tried again.
+/// The outcome of a retried dead message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Retried {
     /// The receiver took it.
     Done,
-    /// The receiver said no to it, for this reason: it was taken, and asks no more.
+    /// The receiver refused it, for this reason. The message was taken, and the retry is over.
     Refused(String),
     /// The message is dead again, for this reason.
     Dead(String),
@@ -85,15 +85,15 @@ pub enum Retried {
 
 /// The error's text when the store's rows of dead messages cannot be read.
 const UNREADABLE: &str = "the dead messages cannot be read";
-/// Most messages of a page, and most tried again in one go.
+/// The most messages of a page, and the most retried in one go.
 pub(super) const PAGE_MAX: usize = 1_000;
 
 impl Engine {
-    /// Dead messages to anybody, to a kind, or to one entity (kind and id): after where the last page ended, at most `limit`
-    /// (and never more than 1,000). A page reads as many rows of the store, and those that are dead no more since the last checkpoint.
+    /// Returns a page of dead messages after `after`, at most `limit` (never more than 1,000): all, or those to a kind or to one entity.
+    /// A page reads as many rows of the store, besides those of messages that are no longer dead since the last checkpoint.
     ///
     /// # Errors
-    /// `Malformed` for an `after` that no page gave, or the engine's.
+    /// `Malformed` for an `after` that no page returned; otherwise the engine's error.
     pub async fn dead_messages(
         &self,
         to: Option<(&str, Option<&str>)>,
@@ -104,11 +104,11 @@ impl Engine {
         Ok(DeadPage { messages, next })
     }
 
-    /// The same with the messages' content, of those that died of one [cause](DeadMessage::cause) or of any. A page may hold fewer messages than were
-    /// asked for.
+    /// The same with the messages' content, of those with one [cause](DeadMessage::cause) or any. A page may hold fewer messages than
+    /// requested.
     ///
     /// # Errors
-    /// The same as of [`dead_messages`](Self::dead_messages).
+    /// The same as for [`dead_messages`](Self::dead_messages).
     pub async fn dead_contents(&self, of: &DeadFilter, after: Option<&str>, limit: usize) -> Answer<DeadContents> {
         let read = |row: &[u8], value: &[u8]| {
             let message = DeadMessage::read(row, value).filter(|message| of.is_meant(message))?;
@@ -147,11 +147,11 @@ impl Engine {
         Ok((found, next.map(|row| hex(&row))))
     }
 
-    /// Has a dead message tried again, once: by its receiver, and the number ([`DeadMessage::number`]) it has there. Taking it
-    /// records what came of it, with what it does: tried again by two at once, it takes effect once.
+    /// Retries a dead message once. It is named by its receiver and its number ([`DeadMessage::number`]) there. Taking it
+    /// records the outcome together with its effects, so that two concurrent retries take effect once.
     ///
     /// # Errors
-    /// `Unknown` if it is not dead (any more), or the engine's.
+    /// `Unknown` if it is not, or no longer, dead; otherwise the engine's error.
     pub async fn retry_dead(&self, kind: &str, id: &str, number: (ShardId, u64)) -> Answer<Retried> {
         let (core, to) = (&self.core, Address::new(kind, id));
         let index = core.context.kind(kind)?;
@@ -173,11 +173,11 @@ impl Engine {
         })
     }
 
-    /// Drops a dead message, by its receiver and the number it has there: it is never taken. Recorded with who decided it and why;
-    /// whoever asked for its outcome hears `Dropped`. Its receiver's kind need not be known.
+    /// Drops a dead message, named by its receiver and its number there: it is never taken. The operator and the reason are recorded.
+    /// An asker gets the outcome `Dropped`. The receiver's kind need not be known.
     ///
     /// # Errors
-    /// `Unknown` if it is not dead (any more), or the engine's.
+    /// `Unknown` if it is not, or no longer, dead; otherwise the engine's error.
     pub async fn drop_dead(
         &self,
         kind: &str,
@@ -195,11 +195,11 @@ impl Engine {
         self.decided(target, work).await.map(drop)
     }
 
-    /// Cancels a timer of an entity that could not be fired ([`late_timers`](Self::late_timers)). Recorded with who decided it and
-    /// why. It stands again once the entity sets it again.
+    /// Cancels a timer of an entity that could not be fired ([`late_timers`](Self::late_timers)). The operator and the reason are recorded.
+    /// The entity may set it again.
     ///
     /// # Errors
-    /// `Unknown` if there is none of this name, or it waits for nothing but its time, or the engine's.
+    /// `Unknown` if there is no such timer, or it is not late; otherwise the engine's error.
     pub async fn cancel_late_timer(&self, kind: &str, id: &str, name: &str, by: OperatorDecision<'_>) -> Answer<()> {
         let core = &self.core;
         let index = core.context.kind(kind)?;
@@ -208,7 +208,7 @@ impl Engine {
         self.decided(target, work).await.map(drop)
     }
 
-    /// Has done what a person decided, durably.
+    /// Executes an operator action, durably.
     pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<Outcome> {
         let attempt = self.core.context.attempt(target, work, AnswerSlot::Nobody);
         let executed = self.core.epochs.run(attempt).await.map_err(widen)?;
@@ -217,11 +217,11 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Has the dead messages to an entity tried again, each once, in the order they stand in [`dead_messages`]; at most 1,000
-    /// after where the last page ended. Returns what came of each, and where the next page begins.
+    /// Retries the dead messages to an entity, each once, in the order of [`dead_messages`]: at most 1,000 after `after`. Returns the
+    /// outcome of each, and the `after` of the next page.
     ///
     /// # Errors
-    /// Those of the first that could not be tried: all before it were.
+    /// The error of the first message that could not be retried; all before it were.
     ///
     /// [`dead_messages`]: Self::dead_messages
     pub async fn retry_all_dead(
@@ -235,7 +235,7 @@ impl Engine {
         for message in page.messages {
             match self.retry_dead(kind, id, message.number).await {
                 Ok(retried) => came.push((message, retried)),
-                // Somebody else was faster.
+                // Another caller was faster.
                 Err(Error::Unknown { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -244,7 +244,7 @@ impl Engine {
     }
 }
 
-/// Rows of dead messages: those that begin with this and come after that, at most so many.
+/// A page of rows of dead messages: the prefix, the last row before, and the most rows.
 pub(super) struct DeadRows<'a> {
     pub(super) begin: &'a [u8],
     pub(super) after: &'a [u8],
@@ -252,7 +252,7 @@ pub(super) struct DeadRows<'a> {
 }
 
 impl DeadRows<'_> {
-    /// Reads them, from the shards and the store: what `read` makes of each, and the last row if there may be more.
+    /// Reads a page from the shards and the store. Returns the result of `read` for each row, and the last row if there may be more.
     pub(super) async fn read<T: Send>(
         &self,
         context: &Context,
@@ -261,7 +261,7 @@ impl DeadRows<'_> {
     ) -> Answer<(Vec<T>, Option<Vec<u8>>)> {
         let mut found = BTreeMap::new();
         let mut gone = BTreeSet::new();
-        // The shards first: what a checkpoint moves meanwhile is then seen twice, never missed.
+        // The shards come first: messages that a checkpoint moves meanwhile are then seen twice, never missed.
         for shard in epoch.executor.shards() {
             let (begin, after, limit) = (self.begin.to_vec(), self.after.to_vec(), self.limit);
             let fresh = epoch

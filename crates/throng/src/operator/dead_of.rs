@@ -1,4 +1,4 @@
-//! All dead messages of a kind or of one cause, retried or dropped by one call.
+//! Retries or drops all dead messages of a kind or of one cause with one call.
 
 use super::{
     Answer,
@@ -13,12 +13,12 @@ use std::{
 use throng_core::{model::Error, shard::OperatorDecision};
 use throng_journal::{Address, ShardId};
 
-/// Messages looked at before others have the store.
+/// The number of messages after which the store is left to other tasks for a moment.
 const PAGE: usize = 256;
-/// Receivers whose messages are done at a time; those of one receiver are done in their order.
+/// The number of receivers whose messages are handled concurrently. Those of one receiver are handled in order.
 const RECEIVERS_MAX: usize = 32;
 
-/// The number of dead messages that were done, by what came of them.
+/// The number of dead messages that were handled, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadDone {
     /// Retried, and taken.
@@ -29,7 +29,7 @@ pub struct DeadDone {
     pub dead: u64,
     /// Dropped.
     pub dropped: u64,
-    /// The reason why not all were done; those that are left are as before.
+    /// The reason why not all were handled. The others are unchanged.
     pub stopped: Option<String>,
 }
 
@@ -47,24 +47,24 @@ impl DeadDone {
 }
 
 impl Engine {
-    /// Retries all dead messages of a filter, each once: those to one entity in their order, those to several at once. Once begun, it is carried to
-    /// its end also if nobody waits for it.
+    /// Retries all dead messages of a filter, each once: those to one entity in order, those to several concurrently. Once begun, it is
+    /// completed even if the caller stops waiting.
     ///
     /// # Errors
-    /// The engine's, if nothing was done.
+    /// The engine's error, if nothing was done.
     pub async fn retry_dead_of(&self, of: DeadFilter) -> Answer<DeadDone> {
         self.do_dead(of, None).await
     }
 
-    /// Drops all dead messages of a filter, as [`drop_dead`](Self::drop_dead) drops one, and carried to its end in the same way.
+    /// Drops all dead messages of a filter, each as by [`drop_dead`](Self::drop_dead). Once begun, it is completed likewise.
     ///
     /// # Errors
-    /// The engine's, if nothing was done.
+    /// The engine's error, if nothing was done.
     pub async fn drop_dead_of(&self, of: DeadFilter, by: OperatorDecision<'_>) -> Answer<DeadDone> {
         self.do_dead(of, Some(owned(by))).await
     }
 
-    /// Works on a thread of the engine's own: it may take long, and the caller's may be a loop.
+    /// Runs on a thread of the engine's: it may take long, and the caller's thread may be a loop.
     async fn do_dead(&self, of: DeadFilter, dropped_by: Option<OperatorDecision<'static>>) -> Answer<DeadDone> {
         self.core.context.may_change()?;
         let (engine, (tell, told)) = (self.clone(), tokio::sync::oneshot::channel());
@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Does the messages to one entity.
+    /// Handles the messages to one entity.
     async fn do_dead_to(
         &self,
         to: &Address,
@@ -138,7 +138,7 @@ impl Engine {
                 Ok(Some(Retried::Done)) => done.taken += 1,
                 Ok(Some(Retried::Refused(_))) => done.refused += 1,
                 Ok(Some(Retried::Dead(_))) => done.dead += 1,
-                // Somebody else was faster.
+                // Another caller was faster.
                 Err(Error::Unknown { .. }) => {}
                 Err(why) => return Err(why),
             }
@@ -147,7 +147,7 @@ impl Engine {
     }
 }
 
-/// The messages that were done before this went wrong.
+/// Returns the messages that were handled before this failure.
 fn stopped(done: Mutex<DeadDone>, why: Error<throng_core::shard::JsonRejection>) -> Answer<DeadDone> {
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     if done.is_nothing() {

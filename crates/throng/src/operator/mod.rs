@@ -1,4 +1,4 @@
-//! Decisions of operators about an entity: its owner executes them, whichever node is asked, also while work from outside is refused.
+//! Operator actions on an entity. The entity's owner executes them, whichever node is asked, also while work from outside is refused.
 
 mod calls;
 mod dead;
@@ -23,43 +23,44 @@ use throng_core::{
 };
 use throng_journal::{Address, ShardSet, features::QUARANTINES};
 
-/// Another node is waited for so long: it may have to drop many messages.
+/// The longest wait for another node: it may have to drop many messages.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 type Answer<T> = Result<T, Error<JsonRejection>>;
 
-/// The feature that all nodes need for an entity to be quarantined, and its name.
+/// The feature that all nodes must know before an entity may be quarantined, and its name.
 const QUARANTINING: (u32, &str) = (QUARANTINES, "quarantine an entity");
 
 impl Engine {
-    /// Quarantines an entity until it is [released](Self::release): it has no turn, commands and queries are refused with the reason, and its
-    /// timers and the messages to it wait, the messages in the log, where they take nobody's room. Recorded with who decided it and why, so
-    /// that a start keeps it. Also while work from outside is refused. `false` if an operator has quarantined it already.
+    /// Quarantines an entity until it is [released](Self::release). It executes nothing: commands and queries are refused with the reason,
+    /// and timers and messages wait; the messages do so in the log, where they take no memory. The operator and the reason are recorded, so
+    /// the quarantine survives a restart. Works also while work from outside is refused. Returns false if an operator has quarantined it
+    /// already.
     ///
     /// # Errors
-    /// `Unknown` for an entity to which nothing has ever happened, or the engine's.
+    /// `Unknown` for an entity without history; otherwise the engine's error.
     pub async fn quarantine(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
         let done = self.operate(OperatorActionKind::Quarantine, (kind, id), by).await?;
         Ok(done > 0)
     }
 
-    /// Ends a quarantine. One by an operator ends with a record of who decided that; the messages that have waited are delivered, in their
-    /// order. An entity that could not be brought back is loaded again by its next command; messages to it that are dead are
-    /// [tried again](Self::retry_dead) on their own. `false` if it is not quarantined.
+    /// Ends a quarantine. The end of an operator's quarantine is recorded with the operator, and the waiting messages are delivered in
+    /// order. An entity that could not be loaded is loaded again by its next command; dead messages to it have to be
+    /// [retried](Self::retry_dead). Returns false if it is not quarantined.
     ///
     /// # Errors
-    /// The engine is not ready, or has no such kind.
+    /// [`Error::Unavailable`]: the engine is not ready. [`Error::Unknown`]: there is no such kind.
     pub async fn release(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
         let done = self.operate(OperatorActionKind::Release, (kind, id), by).await?;
         Ok(done > 0)
     }
 
-    /// Drops the messages that wait now for an entity which an operator has [quarantined](Self::quarantine): they are never taken. Recorded with
-    /// who decided it and why; whoever asked for the outcome of one hears `Dropped`. How many they were. Once begun, it is carried to its end
-    /// also if nobody waits for it.
+    /// Drops the messages that wait now for an entity which an operator has [quarantined](Self::quarantine), and returns their number. They
+    /// are never taken; an asker gets the outcome `Dropped`. The operator and the reason are recorded. Once begun, it is completed even if
+    /// the caller stops waiting.
     ///
     /// # Errors
-    /// `Rejected` if no operator has quarantined the entity, or the engine's; what was dropped by then is gone all the same.
+    /// `Rejected` if no operator has quarantined the entity; otherwise the engine's error. Messages dropped by then stay dropped.
     pub async fn drop_messages(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<u64> {
         self.operate(OperatorActionKind::DropMessages, (kind, id), by).await
     }
@@ -109,7 +110,7 @@ impl Engine {
         Ok(u64::from(outcome == Outcome::Done))
     }
 
-    /// Does what another node was asked for.
+    /// Executes an operator action for another node.
     pub(crate) async fn answer_operate(&self, action: &OperatorAction) -> Reply {
         let Some(kind) = self.core.context.registry.find(&action.kind) else {
             return unknown_kind(&action.kind);
@@ -127,11 +128,11 @@ impl Engine {
 }
 
 impl Core {
-    /// Drops what waits for an entity of this node, here and at the nodes it was sent from.
+    /// Drops the waiting messages to an entity of this node, here and on the nodes that sent them.
     async fn drop_messages_of(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> Answer<u64> {
         let (tell, told) = tokio::sync::oneshot::channel();
         let (deliverer, to, by) = (epoch.deliverer.clone(), action.address(), owned(action.by()));
-        // On a thread of the engine's own: it may take long, and the caller's may be a loop.
+        // Runs on a thread of the engine's: it may take long, and the caller's thread may be a loop.
         self.context.host.spawn(Box::pin(async move {
             let _ = tell.send(deliverer.drop_waiting(&to, by).await);
         }));
@@ -150,7 +151,7 @@ impl Core {
         }
     }
 
-    /// Drops what this node's shards have sent to an entity of another one, for that one.
+    /// Drops the messages that this node's shards have sent to an entity of another node, at that node's request.
     pub(crate) async fn answer_drop_sent(&self, action: &OperatorAction) -> Reply {
         let epoch = self.epochs.current::<JsonRejection>();
         let Some(epoch) = epoch.ok().filter(|epoch| !epoch.group_commit.is_closing()) else {

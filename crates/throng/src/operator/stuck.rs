@@ -1,4 +1,4 @@
-//! Entities that are quarantined, cannot be brought back, or take the room of others.
+//! Entities that are quarantined, cannot be loaded, or crowd out others' messages.
 
 use crate::{commit::widen, engine::Engine, executor::StuckEntity};
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use throng_journal::Address;
 type Answer<T> = Result<T, Error<JsonRejection>>;
 
 impl Engine {
-    /// Entities that take no messages now, because they cannot be loaded, and those with messages from here that wait for a newer release:
-    /// which, and why.
+    /// Returns entities that take no messages now because they cannot be loaded, and those with messages from here that wait for a newer
+    /// release, each with the reason.
     #[must_use]
     pub fn stuck(&self) -> Vec<StuckEntity> {
         let Some(epoch) = self.core.epochs.running() else {
@@ -21,11 +21,11 @@ impl Engine {
         epoch.executor.outbox.stuck()
     }
 
-    /// Entities that an operator has quarantined, and those in memory that were set aside (their events cannot be applied by this program, or
-    /// what is stored of them cannot be read): at most so many of each, kind and shard.
+    /// Returns the entities that an operator has quarantined, and those in memory that the engine has (this program cannot apply their
+    /// events, or their stored data cannot be read): at most `limit` of each sort, kind and shard.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// [`Error::Unavailable`]: the engine is not ready.
     pub async fn quarantined(&self, limit: usize) -> Answer<Vec<Quarantined>> {
         let epoch = self.core.epochs.current()?;
         let kinds = self.core.context.registry.kinds().len();
@@ -42,15 +42,16 @@ impl Engine {
         Ok(found)
     }
 
-    /// Counts the messages that wait for each entity that an operator has quarantined, of those sent since the start or looked at since.
+    /// Counts the waiting messages of each entity that an operator has quarantined. Only those are counted that were sent or read since the
+    /// start.
     #[must_use]
     pub fn waiting_messages(&self) -> BTreeMap<Address, u64> {
         let epoch = self.core.epochs.running();
         epoch.map_or_else(BTreeMap::new, |epoch| epoch.executor.outbox.waiting_for_quarantined())
     }
 
-    /// The entities that most of the messages in memory are for, and how many, at most so many: while messages between entities take all their
-    /// room, and work from outside is refused for that. An operator may quarantine one.
+    /// Returns the receivers of most messages in memory with their counts, at most `limit`, while messages between entities fill their
+    /// memory and work from outside is refused for that. An operator may quarantine one.
     #[must_use]
     pub fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
         let epoch = self.core.epochs.running();

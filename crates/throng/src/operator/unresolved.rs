@@ -1,7 +1,7 @@
 //! Work that waits for an operator, counted by kind and reason: dead messages, and quarantined entities.
 //!
-//! Dead messages are counted as they stand in the store and in the shards, so that a start counts what died before it. Counted again after a change,
-//! page by page, and no more often than a count takes its time.
+//! Dead messages are counted in the store and in the shards, including those that died before the start. They are counted again after a
+//! change, page by page. Counting takes at most a tenth of the time.
 
 use super::dead::{DeadRows, PAGE_MAX};
 use crate::{
@@ -19,9 +19,9 @@ use throng_core::{
     shard::{DeadMessage, dead_rows},
 };
 
-/// Groups of dead messages that are told apart while they are counted; further ones of a kind are one group.
+/// The most groups of dead messages while counting. Further ones of a kind form one group.
 const COUNTED_MAX: usize = 1_000;
-/// Groups that are named, the largest ones; further ones of a kind are one group.
+/// The most groups that are reported, the largest ones. Further ones of a kind form one group.
 const NAMED_MAX: usize = 20;
 /// Quarantined entities of a group that are named.
 const ENTITIES_NAMED_MAX: usize = 3;
@@ -29,9 +29,9 @@ const ENTITIES_NAMED_MAX: usize = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest time between two counts.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The time between two counts is at least this many times what the last one took.
+/// The least time between two counts, as a multiple of the time that the last one took.
 const PART: u32 = 10;
-/// The pause between two pages, in which others have the store and the processor.
+/// The pause between two pages, which leaves the store and the processor to other tasks.
 const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// Begins to count.
@@ -120,7 +120,7 @@ async fn count(context: &Context, epoch: &Arc<Epoch>) -> Result<Vec<Unresolved>,
     Ok(all)
 }
 
-/// Loads each entity that the epoch before could not bring back: the note of one that this program can read goes.
+/// Loads each entity that an earlier epoch could not load. If this program can, the note about it is removed.
 async fn load_noted(epoch: &Arc<Epoch>) -> Result<(), String> {
     for shard in epoch.executor.shards() {
         let look = epoch.executor.visit(shard, |shard| shard.noted_untried());
@@ -149,7 +149,7 @@ impl Groups {
         *self.0.entry(group).or_default() += 1;
     }
 
-    /// The largest of them, and one for the others of each kind.
+    /// Returns the largest groups, and one for the rest of each kind.
     fn largest(self, named: usize) -> Vec<Unresolved> {
         let mut all: Vec<_> = self.0.into_iter().collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

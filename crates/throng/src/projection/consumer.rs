@@ -1,4 +1,4 @@
-//! The consumers of a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
+//! The consumers of a batch of commits: a projection changes a read model's rows, a sink delivers events.
 
 use super::{
     DurableEvent, EventOffset, Projection, Sink, SinkError,
@@ -9,7 +9,7 @@ use crate::{model::Entity as _, spans::TraceContext};
 use std::future::ready;
 use throng_journal::{Commit, Later, Position, Views};
 
-/// Rounds of fetching rows for one batch; a projection that asks for other rows each time is stopped.
+/// The most rounds of fetching rows for one batch. A projection that asks for other rows each time is stopped.
 const FETCHES_MAX: usize = 10_000;
 
 /// A projection or a sink, of whatever kind.
@@ -17,15 +17,15 @@ pub(crate) trait Consumer: Send + Sync {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &'static str;
     fn version(&self) -> u32;
-    /// Tells whether it is a projection, which changes rows and nothing else, or a sink.
+    /// True for a projection, which only changes rows; false for a sink.
     fn is_projection(&self) -> bool;
-    /// Its place has to be durable before it goes on.
+    /// True if its position has to be durable before it goes on.
     fn is_to_sync(&self) -> bool {
         false
     }
 
-    /// Takes a batch without the events to be `skipped`, as far as it goes. A sink's events name the spans of `traced` commits. What it changes of a read model is in `cache` then. An error
-    /// is worth another attempt.
+    /// Handles a batch without the events in `skipped`, as far as possible. A sink's events carry the spans of `traced` commits. A
+    /// projection's changes are in `cache` afterwards. An error is retried.
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
@@ -49,12 +49,12 @@ pub(crate) trait Consumer: Send + Sync {
     }
 }
 
-/// The reason why nothing is delivered.
+/// The reason why nothing was delivered.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// Another attempt may succeed.
     Retry(String),
-    /// The receiver has only come to this event.
+    /// The receiver has only the events up to this one.
     Behind(Option<EventOffset>),
     Unusable(String),
 }
@@ -70,18 +70,18 @@ impl From<SinkError> for Obstacle {
     }
 }
 
-/// The part of a batch that was taken.
+/// The part of a batch that was handled.
 #[derive(Debug, Default)]
 pub(crate) struct Handled {
-    /// The first so many of its commits count.
+    /// The number of commits, from the first, that count as handled.
     pub(super) commits: usize,
     /// Events in them.
     pub(super) events: usize,
-    /// The last event that was delivered; of a sink.
+    /// The last event that a sink delivered.
     pub(super) delivered: Option<EventOffset>,
     /// The reason why nothing was delivered.
     pub(super) obstacle: Option<Obstacle>,
-    /// The reason why it stops there, if it does, and the event at which it stops.
+    /// The reason why the consumer stops, if it does, and the event at which it stops.
     pub(crate) poison: Option<(String, Option<EventOffset>)>,
 }
 
@@ -120,7 +120,7 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
                     FoldResult::Done => break,
                     FoldResult::Missing(missing) => missing,
                     FoldResult::Poison(found) => {
-                        // The commits before it count: once more without it, on the rows as they are stored.
+                        // The commits before it count. They are applied again without it, on the stored rows.
                         events.retain(|(commit, _)| *commit < found.commit);
                         poison = Some(found);
                         next = 0;

@@ -1,4 +1,4 @@
-//! Folds the events of a batch of commits into the rows of a read model, without I/O: rows that are not in the cache are named,
+//! Applies the events of a batch of commits to the rows of a read model, without I/O. Rows that are not in the cache are reported,
 //! to be fetched.
 
 use super::{
@@ -13,15 +13,15 @@ use throng_journal::{Commit, RecordKind};
 /// An event that stops a projection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Poison {
-    /// The index of its commit in the batch: nothing of that commit counts.
+    /// The index of its commit in the batch. No part of that commit counts.
     pub(super) commit: usize,
     /// The event, as text, and why it cannot be read or applied.
     pub(super) reason: String,
-    /// The place of that event; `None` if its record is damaged, so that the rest of the commit cannot be told from it.
+    /// The event's offset; `None` if its record is damaged, so that the rest of the commit cannot be read.
     pub(super) event: Option<EventOffset>,
 }
 
-/// The events of a kind in a batch of commits but those to be skipped, each with its commit's index, up to the first that cannot be read.
+/// A kind's events in a batch of commits, without those to be skipped, each with its commit's index, up to the first that cannot be read.
 pub(super) struct Decoded<E: Entity> {
     pub(super) events: Vec<(usize, DurableEvent<E>)>,
     pub(super) poison: Option<Poison>,
@@ -37,7 +37,7 @@ pub(super) fn decode<E: Entity>(commits: &[Commit], skipped: &[EventOffset]) -> 
                 record: offset,
             };
             let read = match record {
-                // The rest of the commit after a damaged record is not known.
+                // After a damaged record the rest of the commit is unknown.
                 Err(damage) => Err((format!("a record of commit {}: {damage}", offset.position), None)),
                 Ok(record) if record.record != RecordKind::Event || record.kind != E::KIND => continue,
                 Ok(_) if skipped.contains(&offset) => continue,
@@ -93,13 +93,13 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 pub(super) enum FoldResult {
     /// All events are applied.
     Done,
-    /// These rows have to be fetched first, then it goes on.
+    /// These rows have to be fetched before the fold can continue.
     Missing(Vec<Vec<u8>>),
     /// An event cannot be applied.
     Poison(Poison),
 }
 
-/// Applies the events from index `next` on, and leaves in it where to go on.
+/// Applies the events from index `next` on, and sets `next` to where to continue.
 pub(super) fn fold<P: Projection>(
     projection: &P,
     events: &[(usize, DurableEvent<P::Of>)],
@@ -110,8 +110,8 @@ pub(super) fn fold<P: Projection>(
         match apply(projection, seen, cache) {
             Outcome::Changes(changes) => cache.apply(changes),
             Outcome::Missing(mut missing) => {
-                // The rows that later events ask for first are fetched with this one. These events are tried on no rows: the rows of now
-                // are not those that they will see when it is their turn.
+                // The first rows that later events will ask for are fetched together with this one. To find them, these events are tried
+                // without any rows, because the present rows are not those that they will see.
                 let nothing = RowCache::default();
                 for (_, later) in &events[*next + 1..] {
                     if let Outcome::Missing(more) = apply(projection, later, &nothing) {

@@ -1,19 +1,19 @@
-//! Keys whose bytes are in the order of their values.
+//! Keys whose bytes sort like their values.
 
 use crate::model::Timestamp;
 use std::cmp::Reverse;
 
-/// A key of a typed row: its bytes are in the order of its values, so that a range of keys is a range of rows. For the largest first there
-/// is [`Reverse`]; several parts, the most significant first, are a tuple.
+/// A key of a typed row. Its bytes sort like its values, so that a range of keys is a range of rows. [`Reverse`] puts the largest
+/// first; a tuple holds several parts, the most significant first.
 pub trait OrderedKey: Sized + Send + 'static {
     /// Appends its bytes.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Takes one from the beginning of some bytes; `None` if there is none.
+    /// Reads a key from the beginning of the bytes; `None` if there is none.
     fn decode(bytes: &mut &[u8]) -> Option<Self>;
 }
 
-/// Ends a text; a zero in it is written as zero and 255.
+/// The end of a text. A zero within the text is written as zero and 255.
 const END: [u8; 2] = [0, 0];
 
 impl OrderedKey for String {
@@ -60,7 +60,7 @@ macro_rules! unsigned {
     )* };
 }
 
-/// The sign's bit is turned round, so that what is below zero comes first.
+/// The sign bit is inverted, so that negative numbers come first.
 macro_rules! signed {
     ($($number:ty),*) => { $(
         impl OrderedKey for $number {

@@ -1,8 +1,8 @@
-//! Projections: what has happened, for those who read it in another shape.
+//! Projections: read models derived from events, and sinks for events.
 //!
-//! A [`Projection`] folds the events of a kind into a read model: rows of bytes that are written together with how far they
-//! have come, in one transaction, so that every event counts exactly once. A [`Sink`] carries events elsewhere, at least once;
-//! each event has an [`EventOffset`] that tells a second delivery.
+//! A [`Projection`] folds the events of a kind into a read model: rows of bytes. The rows and the projection's position are written
+//! in one transaction, so every event counts exactly once. A [`Sink`] carries events to another system, at least once;
+//! each event has an [`EventOffset`] by which a second delivery is recognized.
 //!
 //! ```
 //! use throng::projection::{DurableEvent, Interrupt, Projection, Rows};
@@ -54,28 +54,29 @@
 //!
 //! # What it sees
 //!
-//! Durable events only, each once, in the order of their commits over all epochs of the engine (in a cluster, of each entity's), upcast to the program's present
-//! shape. An entity's events come in the order of their sequence numbers. It runs behind, on the engine's own threads: a
-//! durable commit wakes it, it takes what has gathered since (up to 1 MiB of commits at a time), and looks again 100 ms later
-//! at the earliest. With nothing new it reads nothing.
+//! Only durable events, each once, in the order of their commits over all epochs of the engine (in a cluster, in each entity's order),
+//! upcast to the program's present shape. An entity's events come in the order of their sequence numbers. A projection runs behind the
+//! journal, on the engine's threads. A durable commit wakes it, it takes what has gathered since (up to 1 MiB of commits at a time), and
+//! looks again after 100 ms at the earliest. Without new commits it reads nothing.
 //!
 //! # In a cluster
 //!
-//! Each runs on one node, the owner of the shard that its name belongs to, and there takes the events of all nodes; where the shard goes, it
-//! goes on from the place that is stored with its rows. All nodes read the same rows if they share the views. Events of one entity, and of all
-//! entities of one shard, come in their order; between entities of different nodes no order is promised.
+//! Each projection runs on one node, the owner of the shard that its name belongs to, and takes the events of all nodes there. If the shard
+//! moves, it continues at the position stored with its rows. All nodes read the same rows if they share the views. Events of one entity,
+//! and of all entities of one shard, come in order; between entities of different nodes no order is promised.
 //!
 //! # When something is wrong
 //!
-//! - A read model that cannot be written, or a sink that fails, is tried again with a pause that doubles from 100 ms to 30 s.
-//! - An event that cannot be read or applied (also a panic) stops this projection before its commit, never the engine: its
-//!   [`ProjectionState`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild,
-//!   where what was wrong is mended; else [`Engine::skip_event`](crate::Engine::skip_event) has it go past exactly that event. What was
-//!   skipped is kept with the rows ([`Skipped`]) until they are rebuilt.
-//! - An offset the journal does not hold (it was restored from an older copy, or lost its end at a weaker durability) stops it,
-//!   too: only a rebuild brings such a read model back in step.
-//! - Another [`Projection::VERSION`] than the one that wrote the rows rebuilds them from zero.
-//! - A second runner, or one that has been overtaken, changes nothing: a batch only counts on the offset it was made for.
+//! - If a read model cannot be written, or a sink fails, the batch is retried after a pause that doubles from 100 ms to 30 s.
+//! - An event that cannot be read or applied (a panic included) stops the projection before its commit, but never the engine. Its
+//!   [`ProjectionState`] and a metric show the event and the reason. Once the cause is mended, it goes on after a restart,
+//!   [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild. Otherwise
+//!   [`Engine::skip_event`](crate::Engine::skip_event) has it skip exactly that event. A skip is recorded with the rows ([`Skipped`]) until
+//!   they are rebuilt.
+//! - An offset that the journal does not hold stops it, too: the journal was restored from an older copy, or lost its end at a weaker
+//!   durability. Only a rebuild mends such a read model.
+//! - Another [`Projection::VERSION`] than the one that wrote the rows rebuilds them from the first event.
+//! - A second or outdated runner changes nothing: a batch only counts on the offset it was made for.
 
 mod consumer;
 mod fold;
@@ -117,23 +118,23 @@ use throng_journal::Position;
 
 /// A read model of a kind's events.
 pub trait Projection: Send + Sync + 'static {
-    /// 1 to 64 of `[a-z0-9-]`, unlike any other projection's or sink's: its offset and rows are kept under this name.
+    /// The projection's name, 1 to 64 of `[a-z0-9-]`, unique among projections and sinks. Its offset and rows are stored under it.
     const NAME: &'static str;
-    /// Raise it when the rows' meaning changes: they are then rebuilt from the first event.
+    /// The version of the rows. Raise it when their meaning changes: they are then rebuilt from the first event.
     const VERSION: u32 = 1;
     /// The entity whose events it takes.
     type Of: Entity;
 
-    /// Applies one event to the rows. A pure function of both: it may be called again for the same event, before a row it
-    /// asks for has been fetched ([`Rows::get`] then interrupts it) or after a batch could not be written. The rows it sees are always
-    /// those that all events before this one have left.
+    /// Applies one event to the rows. It must be a pure function of both, because it may be called again for the same event: after a row it
+    /// asked for has been fetched ([`Rows::get`] interrupts it for that), or after a batch could not be written. The rows it sees are
+    /// always those that all earlier events have left.
     ///
     /// # Errors
-    /// The [`Interrupt`] of a row, passed on with `?`; or that of an event that cannot be applied.
+    /// The [`Interrupt`] of a row, passed on with `?`, or the poison of an event that cannot be applied.
     fn apply(&self, seen: &DurableEvent<Self::Of>, rows: &mut Rows<'_>) -> Result<(), Interrupt>;
 
-    /// The keys of rows that applying this event will read, where they are known beforehand: those of many events are then fetched at
-    /// once. The first row that [`apply`](Self::apply) asks for need not be named.
+    /// Returns the keys of rows that applying this event will read, if known beforehand. The rows of many events are then fetched at
+    /// once. The first row that [`apply`](Self::apply) asks for need not be included.
     fn reads(&self, _seen: &DurableEvent<Self::Of>) -> Vec<Vec<u8>> {
         Vec::new()
     }
@@ -146,17 +147,17 @@ pub struct DurableEvent<E: Entity> {
     pub id: E::Id,
     /// Its number among that entity's events: 1, 2, 3, …
     pub seq: u64,
-    /// Its place in history, unlike any other's.
+    /// Its unique position in history.
     pub offset: EventOffset,
     /// The time when it was recorded.
     pub at: Timestamp,
     /// The event, in the program's present shape.
     pub event: E::Event,
-    /// The span of its commit, of a sink's event whose trace is recorded and whose commit this engine made lately.
+    /// The span of its commit, if this is a sink's event, its trace is recorded, and this engine made the commit recently.
     pub trace: Option<TraceContext>,
 }
 
-/// An event's place in history, unlike any other's: what a receiver remembers to tell a second delivery.
+/// An event's unique position in history. A receiver remembers it to recognize a second delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventOffset {
     /// The commit it stands in.

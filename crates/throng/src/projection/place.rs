@@ -1,39 +1,39 @@
-//! The place of a projection: what it has read of every stream, kept with its rows.
+//! The position of a projection in every stream, stored with its rows.
 //!
-//! The views keep one position for a read model. Of a cluster's streams, written side by side, several are needed: they stand in a row
-//! of their own, written in the same batch. Where one position says it all, there is no such row. Rows that are being built from the first
-//! event have it, too, until they have come to what is durable: a start in between knows that they are not complete. So have rows in which
-//! an event was skipped or is to be, as long as there are any.
+//! The views store one position for each read model. In a cluster, whose streams are written concurrently, several are needed: they are in
+//! a row of their own, written in the same batch. If one position suffices, there is no such row. The row also marks rows that are being
+//! built from the first event until they have caught up, so that a start in between knows that they are incomplete; and it lists the
+//! skipped events, as long as there are any.
 
 use super::Skipped;
 use crate::epoch::{Ends, Epoch};
 use std::ops::Bound;
 use throng_journal::{Error, Position, Positions, ViewBatch, ViewOffset, ViewRange, Views};
 
-/// The key of the row with the place; no projection can write it, and no reader sees it.
+/// The key of the row with the position. No projection can write it, and no reader sees it.
 pub(super) const PLACE_KEY: &[u8] = b"";
 
-/// The place that a projection has come to.
+/// The position of a projection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProjectionPosition {
-    /// The last commit that it has read, and by which version of it; its position is what tells one batch from another.
+    /// The last commit that it has read, and the version that did. Its position distinguishes batches.
     pub(super) last: ViewOffset,
     /// All that it has read.
     pub(super) told: Positions,
-    /// The projection began with the first event, and has not come to the end since.
+    /// True if the projection began with the first event, and has not caught up since.
     pub(super) is_rebuilding: bool,
-    /// The newest events that it has gone past, the oldest first.
+    /// The newest skipped events, the oldest first.
     pub(super) skipped: Vec<Skipped>,
-    /// Events that it was told to go past, and has not come past yet. In the row they stand behind the others, with the number 0.
+    /// Events that it was told to skip, and has not reached yet. In the row they come after the others, with the number 0.
     pub(super) decided: Vec<Skipped>,
 }
 
-/// The words by which the row tells a read model that is being built from a complete one. The second is needed only where more follows.
+/// The words by which the row marks an incomplete read model. The second is needed only if more follows.
 const REBUILDING: &str = "rebuilding";
 const COMPLETE: &str = "complete";
 
 impl ProjectionPosition {
-    /// Returns the place before the first event.
+    /// Returns the position before the first event.
     pub(super) fn beginning(epoch: &Epoch, version: u32) -> Self {
         let last = ViewOffset {
             position: Ends::of(epoch).start(),
@@ -47,7 +47,7 @@ impl ProjectionPosition {
         }
     }
 
-    /// Tells whether somebody has [asked](begin_anew) for a rebuild while the projection did not run.
+    /// True if a rebuild was [requested](begin_anew) while the projection did not run.
     pub(super) fn is_asked_for_anew(&self) -> bool {
         self.is_rebuilding && self.last.position == Position::default()
     }
@@ -71,7 +71,7 @@ impl ProjectionPosition {
     }
 
     fn read(last: ViewOffset, row: Option<&[u8]>) -> Self {
-        // A row of another position was left behind by a program that knows of none.
+        // A row for another position was left by a program that does not know of such rows.
         let read = row.and_then(|row| {
             let mut parts = std::str::from_utf8(row).ok()?.splitn(4, ' ');
             let of: Position = parts.next()?.parse().ok()?;
@@ -92,7 +92,7 @@ impl ProjectionPosition {
         }
     }
 
-    /// The place that is stored; the outer `None`: somebody writes it just now. Also whether there is a row of it.
+    /// Returns the stored position, and whether it has a row; the outer `None`: another process is writing it just now.
     pub(super) async fn stored(views: &dyn Views, name: &str) -> Result<Option<(Self, bool)>, String> {
         let unreadable = |error| format!("its offset cannot be read: {error}");
         loop {
@@ -100,7 +100,7 @@ impl ProjectionPosition {
                 return Ok(None);
             };
             let row = views.get(name, vec![PLACE_KEY.to_vec()]).await.map_err(unreadable)?;
-            // Both are of one batch only if no other one came between.
+            // Both belong to one batch only if no other batch came between.
             if views.offset(name).await.map_err(unreadable)? == Some(last) {
                 let row = row.into_iter().next().flatten();
                 return Ok(Some((Self::read(last, row.as_deref()), row.is_some())));
@@ -109,11 +109,11 @@ impl ProjectionPosition {
     }
 }
 
-/// Clears a read model or sink, and has it begin anew with the next start, from the first event: how far it had come; `None`: nothing is written. What a
-/// sink has delivered is [cleared](super::Sink::clear) by that start.
+/// Clears a read model or sink, so that the next start rebuilds it from the first event. Returns its former position; `None`: nothing was
+/// stored. What a sink has delivered is [cleared](super::Sink::clear) by that start.
 ///
 /// # Errors
-/// The rows cannot be read or written.
+/// [`Error`]: the rows cannot be read or written.
 pub async fn begin_anew(views: &dyn Views, name: &str) -> Result<Option<Position>, Error> {
     let last = views.offset(name).await?;
     let Some(last) = last.filter(|last| last.position != Position::default()) else {

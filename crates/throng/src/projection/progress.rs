@@ -8,24 +8,24 @@ use throng_journal::Position;
 pub enum ProjectionState {
     /// Takes events as they become durable.
     Running,
-    /// Another node of the cluster runs it: that one knows how it is.
+    /// Another node of the cluster runs it and knows its state.
     Remote,
     /// Could not write or deliver, and tries again.
     Retrying {
         /// The last failure.
         reason: String,
     },
-    /// Cannot go on: see [the module](super) for what helps.
+    /// Cannot go on. [The module](super) says what to do.
     Stopped {
-        /// Which event and why, or what is wrong with the offset.
+        /// The event and the reason, or what is wrong with the offset.
         reason: String,
-        /// The event that cannot be read, applied or delivered: the one that [`Engine::skip_event`](crate::Engine::skip_event) goes
-        /// past. `None` where something else is wrong.
+        /// The event that cannot be read, applied or delivered, and that [`Engine::skip_event`](crate::Engine::skip_event) would
+        /// skip. `None` if something else is wrong.
         at: Option<EventOffset>,
     },
 }
 
-/// A lag of up to this many seconds is normal, since a projection reads at once what has gathered.
+/// The lag up to which nothing is wrong: a projection reads in intervals.
 pub(crate) const BEHIND_SECONDS_NORMAL: f64 = 5.0;
 
 /// The progress of a projection or sink.
@@ -35,33 +35,33 @@ pub struct Progress {
     pub name: &'static str,
     /// The kind whose events it takes.
     pub kind: &'static str,
-    /// This is a sink: it carries events elsewhere, and has no rows.
+    /// True for a sink, which carries events to another system and has no rows.
     pub is_sink: bool,
     /// The present state: running, retrying, stopped, or run by another node.
     pub state: ProjectionState,
-    /// The rows are not complete: the projection began with the first event, and has not come to what is durable since. This is kept with
-    /// the rows, so that a start in between knows it.
+    /// True while the rows are incomplete: the projection began with the first event, and has not caught up since. Stored with
+    /// the rows, so that it survives a restart.
     pub is_rebuilding: bool,
     /// The position up to which everything was taken; `None` until the offset has been read. In a cluster: the position in the first stream
-    /// that was not taken whole.
+    /// that was not taken completely.
     pub reached: Option<Position>,
-    /// The commit up to which history of its kind had been removed before it was read: the rows lack some of what happened until then. It
-    /// tells of the last beginning since the engine started.
+    /// The commit up to which history of its kind had been removed before it was read, so that the rows lack some of it. It refers
+    /// to the last rebuild since the engine started.
     pub missed_upto: Option<Position>,
-    /// Durable commits, of any kind, it has not read yet; in a cluster, when it looked last, and 0 where another node runs it.
+    /// The number of durable commits, of any kind, that it has not read yet. In a cluster: at its last look, and 0 if another node runs it.
     pub lag_commits: u64,
-    /// Age of the last commit it has read, in seconds; 0 once it has read all.
+    /// The age of the last commit it has read, in seconds; 0 once it has read all.
     pub lag_seconds: f64,
-    /// The seconds for which there was always something it had not read; 0 once it has read all.
+    /// The seconds since it last had nothing left to read; 0 once it has read all.
     pub behind_seconds: f64,
     /// Events it has taken since the engine started.
     pub events: u64,
-    /// The newest events that it was told to go past since its rows began, at most 16; the last one's number says how many there are.
+    /// The newest skipped events since its rows began, at most 16. The last one's number is the count of all.
     pub skipped: Vec<Skipped>,
 }
 
 impl Progress {
-    /// Returns what is wrong with the projection, for people who ask the service. It has stopped, its rows are not complete yet, or it has
+    /// Describes what is wrong with the projection, for health and operators: it has stopped, its rows are incomplete, or it has
     /// been behind for more than five seconds.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
@@ -83,7 +83,7 @@ impl Progress {
         })
     }
 
-    /// The history that it was not told, for people who ask the service.
+    /// Describes the history that it missed, for health and operators.
     #[must_use]
     pub fn missed(&self) -> Option<String> {
         let Self { name, kind, .. } = self;

@@ -1,4 +1,4 @@
-//! An engine's projections and sinks: what others ask them and have them do.
+//! An engine's projections and sinks, with their requests and reports.
 
 use super::{
     EventOffset, Progress, ProjectionState, SkipError, consumer::Consumer, metrics::Gauges, place::ProjectionPosition,
@@ -29,7 +29,7 @@ pub(crate) struct Projections {
     pub(super) epochs: Arc<Epochs>,
     pub(super) all: Vec<Arc<Projector>>,
     pub(super) views: Arc<dyn Views>,
-    /// The number of runners that have not ended. The start sets it, each runner takes itself off when it is dropped, and a stopping engine
+    /// The number of running runners. The start sets it, each runner decrements it when dropped, and a stopping engine
     /// waits for 0.
     pub(super) running: AtomicUsize,
 }
@@ -48,11 +48,11 @@ pub(crate) struct Projector {
 pub(super) struct Requests {
     /// The number of requests so far, of all sorts.
     pub(super) asked: u64,
-    /// The number of requests to begin anew so far.
+    /// The number of rebuild requests so far.
     pub(super) rebuilds: u64,
     /// A request to try again the event at which it has stopped.
     pub(super) resume: bool,
-    /// A request to go past the event at which it has stopped, if it is this one.
+    /// A request to skip the event at which it has stopped.
     pub(super) skip: Option<Skip>,
 }
 
@@ -95,7 +95,7 @@ impl Projections {
         all.map(|projector| projector.progress(&self.epochs)).collect()
     }
 
-    /// Has one begin anew, from the first event; `false` if there is none of this name.
+    /// Has a projection rebuilt from the first event; `false` if none has this name.
     pub(crate) fn rebuild(&self, name: &str) -> bool {
         let projector = self.find(name);
         projector
@@ -103,7 +103,7 @@ impl Projections {
             .is_some()
     }
 
-    /// Lets one try the event it has stopped at again; `false` if there is none of this name.
+    /// Has a projection retry the event at which it stopped; `false` if none has this name.
     pub(crate) fn resume(&self, name: &str) -> bool {
         let projector = self.find(name);
         projector
@@ -111,7 +111,7 @@ impl Projections {
             .is_some()
     }
 
-    /// Has one go past the event it has stopped at.
+    /// Has a projection skip the event at which it stopped.
     pub(crate) async fn skip(&self, name: &str, event: EventOffset, by: OperatorDecision<'_>) -> Result<(), SkipError> {
         let projector = self.find(name).ok_or(SkipError::Unknown)?;
         match &projector.report.borrow().state {
@@ -133,7 +133,8 @@ impl Projections {
         answer.await.unwrap_or_else(unknown)
     }
 
-    /// Returns what each has taken, as its rows say, also where another node runs it. Rows of another version count as nothing taken, since
+    /// Returns what each projection has taken according to its rows, whichever node runs it. Rows of another version count as nothing,
+    /// because
     /// they are rebuilt.
     pub(crate) async fn stored(&self) -> Result<Vec<(&'static str, Positions)>, String> {
         let mut all = Vec::with_capacity(self.all.len());
@@ -146,7 +147,7 @@ impl Projections {
         Ok(all)
     }
 
-    /// Sets the metrics to what is now.
+    /// Sets the metrics to the present values.
     pub(crate) fn refresh(&self) {
         for projector in &self.all {
             let progress = projector.progress(&self.epochs);
@@ -185,7 +186,7 @@ impl Projector {
             0 => 0,
             _ => now.saturating_sub(report.complete_micros),
         };
-        // No commit is known where it stopped before it read anything.
+        // No commit is known if it stopped before it read anything.
         let lag_micros = match (lag_commits, report.at_micros) {
             (0, _) => 0,
             (_, 0) => behind_micros,
@@ -207,12 +208,12 @@ impl Projector {
         }
     }
 
-    /// The number of requests so far, of all sorts.
+    /// Returns the number of requests so far, of all sorts.
     pub(super) fn asked(&self) -> u64 {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).asked
     }
 
-    /// Returns the requests; a request to resume, or to skip, is given out once.
+    /// Returns the requests. A request to resume or to skip is returned once.
     pub(super) fn take_requests(&self) -> Requests {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         Requests {

@@ -13,7 +13,7 @@ use throng_journal::{Error, Positions, ViewOffset, ViewRange, ViewRow, WriterId}
 /// The longest wait for a projection that another node runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A projection's rows, to be read. They are a moment behind what is durable.
+/// A projection's rows, for readers. They lag a moment behind the durable events.
 pub struct ReadModel<P: Projection> {
     projections: Arc<Projections>,
     projector: Option<Arc<Projector>>,
@@ -39,10 +39,10 @@ impl<P: Projection> ReadModel<P> {
         }
     }
 
-    /// A row's value.
+    /// Returns a row's value.
     ///
     /// # Errors
-    /// The rows cannot be read.
+    /// [`Error`]: the rows cannot be read.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         if key.as_ref() == PLACE_KEY {
             return Ok(None);
@@ -52,18 +52,18 @@ impl<P: Projection> ReadModel<P> {
         Ok(found.pop().flatten())
     }
 
-    /// The rows of a range, in the order of their keys.
+    /// Returns the rows of a range, in the order of their keys.
     ///
     /// # Errors
-    /// The rows cannot be read.
+    /// [`Error`]: the rows cannot be read.
     pub async fn scan(&self, range: ViewRange) -> Result<Vec<ViewRow>, Error> {
         self.projections.views.scan(P::NAME, visible(range)).await
     }
 
-    /// Returns the offset of the rows; in a cluster, that of the commit that was taken last, of whichever node.
+    /// Returns the offset of the rows; in a cluster, that of the last commit taken, of any node.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// [`Error`]: it cannot be read.
     pub async fn offset(&self) -> Result<Option<ViewOffset>, Error> {
         self.projections.views.offset(P::NAME).await
     }
@@ -74,9 +74,9 @@ impl<P: Projection> ReadModel<P> {
         Some(self.projector.as_ref()?.progress(&self.projections.epochs))
     }
 
-    /// Waits until everything that is durable now, on all nodes of a cluster, is in the rows. `false`: it will not be, because the projection
-    /// has stopped (its [`progress`](Self::progress) says why), the engine stops, or does not run it; or another node runs it, and it has
-    /// not come so far within ten seconds.
+    /// Waits until everything that is durable now, on all nodes of a cluster, is in the rows. `false`: that will not happen, because the
+    /// projection has stopped ([`progress`](Self::progress) has the reason), the engine stops, or does not run it; or another node runs it,
+    /// and has not come so far within ten seconds.
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
         let epochs = &self.projections.epochs;
@@ -88,7 +88,7 @@ impl<P: Projection> ReadModel<P> {
             .map_or(WriterId(0), Positions::first);
         let (streams, durable) = loop {
             if let Some(epoch) = epochs.running() {
-                // A node among others tells nothing of its own stream that all do not see.
+                // The durable position of a node's own stream is not enough in a cluster.
                 let durable = epochs.member().is_none().then(|| epoch.group_commit.durable());
                 match epoch::streams(&epochs.context, Some(&epoch), first).await {
                     Ok(streams) => break (streams, durable),

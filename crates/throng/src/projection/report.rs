@@ -1,4 +1,4 @@
-//! The state of a projection or sink, as its runner tells it.
+//! The state of a projection or sink, as its runner reports it.
 
 use super::{ProjectionState, Skipped};
 use throng_journal::{Position, Positions};
@@ -7,7 +7,7 @@ use throng_journal::{Position, Positions};
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) state: ProjectionState,
-    /// The number of requests it has followed, of all sorts, and of those to begin anew.
+    /// The number of requests it has followed, of all sorts, and of rebuild requests.
     pub(super) followed: u64,
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
@@ -15,26 +15,26 @@ pub(super) struct Report {
     pub(super) told: Option<Positions>,
     /// Its rows are being built from the first event.
     pub(super) is_rebuilding: bool,
-    /// The number of commits it had not taken when it looked last.
+    /// The number of commits it had not taken at its last look.
     pub(super) untold: u64,
     /// The commit up to which history of its kind had been removed before it read it.
     pub(super) missed_upto: Option<Position>,
-    /// The time when it had last read all there was, by the host's clock.
+    /// The time at which it had last read everything, by the host's clock.
     pub(super) complete_micros: u64,
-    /// The time when the last commit it has taken was made, or the first one it has read and not taken.
+    /// The time of the last commit it has taken, or of the first it has read and not taken.
     pub(super) at_micros: i64,
     pub(super) events: u64,
     pub(super) batches: u64,
     pub(super) retries: u64,
-    /// The number of events it has gone past since the engine started.
+    /// The number of events it has skipped since the engine started.
     pub(super) skips: u64,
-    /// The newest events that it has gone past since its rows began.
+    /// The newest skipped events since its rows began.
     pub(super) skipped: Vec<Skipped>,
     pub(super) ended: bool,
 }
 
 impl Report {
-    /// Says that a projection or sink has not run yet.
+    /// Returns the report of a projection or sink that has not run yet.
     pub(super) fn new() -> Self {
         Self {
             state: ProjectionState::Running,

@@ -22,14 +22,14 @@ pub(super) enum Why {
 }
 
 impl Interrupt {
-    /// The event cannot be applied: the projection stops before its commit and says why.
+    /// Returns the interrupt for an event that cannot be applied: the projection stops before its commit, with this reason.
     #[must_use]
     pub fn poison(reason: impl Into<String>) -> Self {
         Self(Why::Poison(reason.into()))
     }
 }
 
-/// Rows in memory: their present values, and which of them were changed since they were last written.
+/// Rows in memory, each with its present value and whether it has changed since it was written.
 #[derive(Debug, Default)]
 pub(crate) struct RowCache {
     values: HashMap<Vec<u8>, Option<Vec<u8>>>,
@@ -46,7 +46,7 @@ impl RowCache {
         self.values.insert(key, value);
     }
 
-    /// Tells whether the row is in memory, also as one that does not exist.
+    /// True if the row is in memory, even as one that does not exist.
     pub(super) fn has(&self, key: &[u8]) -> bool {
         self.values.contains_key(key)
     }
@@ -75,7 +75,7 @@ impl RowCache {
         }
     }
 
-    /// Drops every row from memory; they are read from the views again when they are asked for.
+    /// Drops every row from memory. They are read from the views again when needed.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -88,8 +88,8 @@ impl RowCache {
     }
 }
 
-/// A read model's rows while an event is applied: keys of 1 byte to 1 KiB, values of at most 16 MiB. What an event changes is
-/// seen by the next one, and counts only if the event is applied whole.
+/// A read model's rows while an event is applied: keys of 1 byte to 1 KiB, values of at most 16 MiB. The changes of an event are
+/// visible to the next one, and count only if the event is applied completely.
 #[derive(Debug)]
 pub struct Rows<'a> {
     cache: &'a RowCache,
@@ -108,13 +108,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row's value; `None` if there is none.
+    /// Returns a row's value; `None` if there is no such row.
     ///
     /// # Errors
-    /// The row is not in memory: pass the interrupt on with `?`. The event is applied again once it has been fetched.
+    /// [`Interrupt`]: the row is not in memory. Pass it on with `?`; the event is applied again once the row has been fetched.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Interrupt> {
         let key = key.as_ref();
-        // The last of several changes of one key counts.
+        // Of several changes of one key, the last counts.
         if let Some(at) = self.own.iter().rposition(|(changed, _)| changed == key) {
             return Ok(self.own[at].1.as_deref());
         }
@@ -127,10 +127,10 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row's value, read as JSON.
+    /// Returns a row's value, parsed as JSON.
     ///
     /// # Errors
-    /// The errors of [`get`](Self::get), and a poison when the value is not such JSON.
+    /// The errors of [`get`](Self::get), and a poison if the value is not such JSON.
     pub fn json<T: DeserializeOwned>(&mut self, key: impl AsRef<[u8]>) -> Result<Option<T>, Interrupt> {
         let Some(value) = self.get(key)? else { return Ok(None) };
         serde_json::from_slice(value)
@@ -158,7 +158,7 @@ impl<'a> Rows<'a> {
     /// Sets a row to a value as JSON.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
+    /// A poison if the value cannot be written as JSON.
     pub fn put_json(&mut self, key: impl AsRef<[u8]>, value: &impl Serialize) -> Result<(), Interrupt> {
         let value = serde_json::to_vec(value)
             .map_err(|why| Interrupt::poison(format!("a row cannot be written as JSON: {why}")))?;
@@ -173,11 +173,11 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Returns the outcome of the event that these rows were applied to.
+    /// Returns the outcome of applying an event to these rows.
     pub(super) fn finish(self, applied: Result<(), Interrupt>) -> Outcome {
         match (applied, self.unfit) {
             (Err(Interrupt(Why::Poison(reason))), _) | (Ok(()), Some(reason)) => Outcome::Poison(reason),
-            // Missing, or a projection that swallowed the interrupt: what it did then rests on nothing.
+            // A row is missing, even if the projection ignored the interrupt: its changes then rest on nothing.
             _ if !self.missing.is_empty() => Outcome::Missing(self.missing),
             (Err(Interrupt(Why::Missing)), _) => Outcome::Poison("it was interrupted for no row".into()),
             (Ok(()), None) => Outcome::Changes(self.own),
@@ -185,7 +185,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The outcome of an event: its changes, the rows to fetch first, or why it cannot be applied.
+/// The outcome of an event: its changes, the rows to fetch first, or the reason why it cannot be applied.
 pub(super) enum Outcome {
     Changes(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Missing(Vec<Vec<u8>>),

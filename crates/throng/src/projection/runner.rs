@@ -1,5 +1,5 @@
-//! Runs one projection or sink, behind the journal and on the engine's own threads: reads, has the events taken, stores how far it
-//! has come.
+//! Runs one projection or sink, behind the journal and on the engine's threads: reads commits, has the events taken, and stores the new
+//! position.
 
 use super::{
     EventOffset, ProjectionState, SkipError, Skipped,
@@ -24,13 +24,13 @@ use std::{
 use throng_core::limits;
 use throng_journal::{Applied, Commit, CommitNo, Position, Positions, Stream, Stretch, ViewBatch, ViewOffset, Views};
 
-/// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
+/// The pause after catching up, so that it takes what has gathered meanwhile at once.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The time between two checks whether somebody else has cleared its rows, with nothing new.
+/// The interval at which an idle runner checks whether another process has cleared its rows.
 const IDLE: Duration = Duration::from_secs(10);
-/// The time between two looks in a cluster: whether this node is to run it, and whether somebody else has cleared its rows.
+/// The interval at which a node of a cluster checks whether it is to run it, and whether another process has cleared its rows.
 const LOOK: Duration = Duration::from_millis(500);
-/// The time after which what was read without an event for it is stored, in a cluster: other nodes read from the rows how far it has come.
+/// The time after which commits without events for it are stored as read, in a cluster. Other nodes read the progress from the rows.
 const STORE: Duration = Duration::from_secs(1);
 /// The first pause after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -39,30 +39,30 @@ const RETRY_LAST: Duration = Duration::from_secs(30);
 const DELIVERED_KEY: &[u8] = b"delivered";
 /// Rows kept in memory between batches, in bytes.
 const CACHE_BYTES_MAX: usize = 8 << 20;
-/// The offset is stored after so many bytes of commits, though none of their events was for it.
+/// The bytes of commits without events for it after which the offset is stored.
 const SKIPPED_BYTES_MAX: usize = 16 << 20;
 
 /// The next step of a runner.
 enum Next {
-    /// Goes on, behind what else is ready.
+    /// Continues, after other tasks that are ready.
     Continue,
     Pause(Duration),
     /// Waits for something durable after this.
     WaitForCommit(Option<Position>),
-    /// Waits to be asked for something.
+    /// Waits for a request.
     WaitForRequest,
     End,
 }
 
-/// The result of having read all there was.
+/// The result of having read everything.
 enum Completion {
     Complete,
-    /// Somebody else has written.
+    /// Another process has written the rows.
     Moved,
     Refused(Obstacle),
 }
 
-/// The last event that a sink has delivered, as its row says.
+/// Returns the last event that a sink has delivered, according to its row.
 async fn delivered(views: &dyn Views, name: &str) -> Result<Option<EventOffset>, String> {
     let row = views.get(name, vec![DELIVERED_KEY.to_vec()]).await;
     let row = row.map_err(|error| format!("what it has delivered cannot be read: {error}"))?;
@@ -76,29 +76,29 @@ async fn delivered(views: &dyn Views, name: &str) -> Result<Option<EventOffset>,
 
 struct Runner {
     projector: Arc<Projector>,
-    /// The offset that is stored, if one is; the outer `None`: it has to be read first.
+    /// The stored offset, if there is one; the outer `None`: it has to be read first.
     stored: Option<Option<ViewOffset>>,
     /// The place up to which it has read.
     read: ProjectionPosition,
-    /// A row beside those of the projection says how far that is.
+    /// True if a row beside the projection's holds the position.
     has_row: bool,
-    /// The streams as they were when it looked last: they are read to their ends before it looks again.
+    /// The streams at its last look. They are read to their ends before the next look.
     streams: Vec<Stream>,
-    /// The epoch in which `read` was found to be of this history.
+    /// The epoch in which `read` was checked against the history.
     checked: Weak<Epoch>,
     cache: RowCache,
-    /// Bytes of commits read since the offset was stored, without an event for it.
+    /// The bytes of commits without events for it, since the offset was stored.
     skipped_bytes: usize,
     /// Failures since it succeeded last.
     failures: u32,
-    /// The last event that was delivered, of a sink.
+    /// The last event that a sink delivered.
     delivered: Option<EventOffset>,
-    /// The time when the receiver of a sink was compared last, by the host's clock; `None`: it has to be before anything is delivered.
+    /// The last comparison with a sink's receiver, by the host's clock; `None`: it is due before anything is delivered.
     compared_micros: Option<u64>,
     has_stopped: bool,
-    /// There was nothing new when it read last.
+    /// True if the last read found nothing new.
     is_idle: bool,
-    /// The times when it stored, and when it looked for what others have stored, by the host's clock.
+    /// The times of its last store, and of its last check of what others have stored, by the host's clock.
     stored_micros: u64,
     looked_micros: u64,
 }
@@ -182,7 +182,7 @@ async fn run(running: Running) {
     }
 }
 
-/// Waits until the time is over, something is durable that was not `seen`, a request comes, or the engine stops.
+/// Waits for the end of the time, a durable position other than `seen`, a request, or the end of the engine.
 async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Position>>) {
     std::future::poll_fn(|context| {
         let Some(projections) = running.projections.upgrade() else {
@@ -218,7 +218,7 @@ impl Runner {
     }
 
     fn retry(&mut self, reason: String) -> Next {
-        // The store may have more than this runner knows: the answer to its last write may have been lost.
+        // The store may have more than this runner knows, if the answer to its last write was lost.
         self.stored = None;
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LAST);
         self.failures += 1;
@@ -231,11 +231,11 @@ impl Runner {
         Next::Pause(pause)
     }
 
-    /// Takes one batch at most. An error is worth another attempt.
+    /// Takes at most one batch. An error is retried.
     async fn attempt(&mut self, projections: &Projections) -> Result<Next, String> {
         let (views, journal) = (&*projections.views, &*projections.epochs.context.journal);
         self.follow_requests(projections).await?;
-        // Without a running epoch no position is durable: a wait for another position than a former one would end at once.
+        // Without a running epoch no position is durable, and a wait for a change of position would end at once.
         let Some(epoch) = projections.epochs.running() else {
             return Ok(Next::WaitForCommit(None));
         };
@@ -264,7 +264,7 @@ impl Runner {
         if !is_checked {
             let mismatch = source::mismatch(journal, &self.streams, &self.read).await;
             if let Some(reason) = mismatch.map_err(|error| error.to_string())? {
-                // Rows in a database that was rolled back fit the journal in it; only what is in memory does not.
+                // In a database that was rolled back, the rows still fit the journal; only the memory does not.
                 if self.stored != Some(Some(self.read.last)) || self.was_moved(views).await? {
                     self.stored = None;
                     return Ok(Next::Continue);
@@ -301,7 +301,7 @@ impl Runner {
         let commits = source::read(journal, stretch).await;
         let commits = commits.map_err(|error| error.to_string())?;
         if epoch.group_commit.is_over() {
-            // The next epoch says what of this one counts, and whether this node goes on.
+            // The next epoch decides what counts of this one, and whether this node continues.
             return Ok(Next::Continue);
         }
         self.is_idle = false;
@@ -316,7 +316,7 @@ impl Runner {
         }
     }
 
-    /// Tells whether the receiver of a sink is to be asked how far it has come.
+    /// True if the receiver of a sink has to be compared now.
     fn is_to_compare(&mut self, projections: &Projections) -> bool {
         let now = projections.epochs.context.host.elapsed_micros();
         let is_due = self
@@ -328,7 +328,7 @@ impl Runner {
         is_due && !self.projector.consumer.is_projection()
     }
 
-    /// Decides after a failed delivery: the runner tries again, goes back, or stops.
+    /// Decides after a failed delivery: to retry, to go back, or to stop.
     async fn meet(&mut self, obstacle: Obstacle, projections: &Projections, epoch: &Epoch) -> Result<Next, String> {
         match obstacle {
             Obstacle::Retry(reason) => Err(reason),
@@ -337,7 +337,7 @@ impl Runner {
         }
     }
 
-    /// The receiver has lost events: those after the last one it has are delivered again, and stored as the place only with them.
+    /// Handles a receiver that has lost events: those after its last one are delivered again, and the position is stored only after that.
     async fn go_back(
         &mut self,
         reached: Option<EventOffset>,
@@ -348,7 +348,7 @@ impl Runner {
         let mut place = ProjectionPosition::beginning(epoch, version);
         let reached = match projections.epochs.member() {
             None => reached,
-            // A single event does not say how far the receiver had come in each of several streams: all is removed, and delivered again.
+            // In a cluster one event does not determine the receiver's position in every stream, so all is removed and delivered again.
             Some(_) => {
                 if reached.is_some() {
                     self.clear_receiver().await?;
@@ -373,7 +373,7 @@ impl Runner {
                 version,
             };
         }
-        // Events that were skipped behind `reached` are skipped again.
+        // Skipped events after `reached` are skipped again.
         let (kept, again): (_, Vec<_>) = std::mem::take(&mut self.read.skipped)
             .into_iter()
             .partition(|skipped| reached.is_some_and(|reached| skipped.event <= reached));
@@ -393,7 +393,7 @@ impl Runner {
         Ok(Next::Continue)
     }
 
-    /// Tells whether another node runs the projection, and takes that node's progress from the rows.
+    /// True if another node runs the projection. Takes that node's progress from the rows.
     async fn is_remote(&mut self, projections: &Projections, epoch: &Epoch, views: &dyn Views) -> Result<bool, String> {
         let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
         let shard = limits::shard_of(
@@ -439,7 +439,7 @@ impl Runner {
         Ok(true)
     }
 
-    /// Returns the stretch to read next: several streams take turns.
+    /// Returns the stretch to read next. Several streams take turns.
     fn next_stretch(&self) -> Option<Stretch> {
         let next = self.read.told.next(&self.streams);
         let last = self.read.last.position.writer;
@@ -447,7 +447,7 @@ impl Runner {
         follows.or(next.first()).copied()
     }
 
-    /// Tells, with nothing new, whether it is time to look for what others have stored.
+    /// True if an idle runner should check what others have stored.
     fn is_to_look(&mut self, projections: &Projections) -> bool {
         let now = projections.epochs.context.host.elapsed_micros();
         let was_idle = std::mem::replace(&mut self.is_idle, true);
@@ -458,7 +458,7 @@ impl Runner {
         was_idle && is_due
     }
 
-    /// Tells whether something was read without an event for it, and not stored for long enough.
+    /// True if commits without events for it have been unstored for long enough.
     fn is_to_store(&self, projections: &Projections) -> bool {
         let now = projections.epochs.context.host.elapsed_micros();
         self.skipped_bytes > 0 && now.saturating_sub(self.stored_micros) > micros(STORE)
@@ -535,7 +535,7 @@ impl Runner {
             false
         });
         if let Some((reason, event)) = poison {
-            // Rows that another runner has moved on do not fit the events that this one reads.
+            // Another runner has written the rows, so they do not fit the events that this one reads.
             return Ok(match self.was_moved(views).await? {
                 true => Next::Continue,
                 false => self.stop(reason, event),
@@ -546,7 +546,7 @@ impl Runner {
         Ok(if has_more { Next::Continue } else { Next::Pause(PAUSE) })
     }
 
-    /// Begins anew, resumes, or goes past an event, if it was asked to.
+    /// Rebuilds, resumes, or skips an event, on request.
     async fn follow_requests(&mut self, projections: &Projections) -> Result<(), String> {
         let requests = self.projector.take_requests();
         let resume = requests.resume && self.has_stopped;
@@ -555,7 +555,7 @@ impl Runner {
         let mut answered = None;
         if let Some(asked) = requests.skip.filter(|_| !rebuild) {
             let decided = self.decide_skip(&asked, projections).await;
-            // With rows that somebody else has written, it looks at them anew.
+            // If another process has written the rows, it reads them again first.
             skip = self.has_stopped && matches!(decided, Ok(()) | Err(SkipError::Running));
             answered = Some((asked.answer, decided));
         }
@@ -563,7 +563,7 @@ impl Runner {
             self.clear_receiver().await?;
             self.clear(&*projections.views).await?;
             self.projector.report.send_modify(|report| {
-                // In one step: who waits for the rebuild would take a stop from before it for one after it.
+                // Reported in one step: a waiter for the rebuild would otherwise take an earlier stop for a later one.
                 report.rebuilds = requests.rebuilds;
                 report.reached = None;
                 report.told = None;
@@ -625,8 +625,8 @@ impl Runner {
         }
     }
 
-    /// Clears the receiver of a sink. It goes before the rows: were this ended in between, the receiver would be found to have lost all it
-    /// had.
+    /// Clears the receiver of a sink. This comes before the rows are cleared. After a crash in between, the receiver would otherwise seem
+    /// to have lost all its events.
     async fn clear_receiver(&self) -> Result<(), String> {
         let cleared = self.projector.consumer.clear().await;
         cleared.map_err(|obstacle| match obstacle {
@@ -644,7 +644,7 @@ impl Runner {
         cleared.map_err(|error| format!("it cannot be cleared: {error}"))
     }
 
-    /// Reads how far the rows have come.
+    /// Reads the position of the rows.
     async fn load_offset(&mut self, views: &dyn Views, epoch: &Epoch) -> Result<(), String> {
         let projector = self.projector.clone();
         let (name, version) = (projector.consumer.name(), projector.consumer.version());
@@ -683,7 +683,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Says so if history that it has not read was removed.
+    /// Reports history that was removed before it was read.
     async fn look_for_missing(&self, projections: &Projections) -> Result<(), String> {
         let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
         let removed = removed_upto(&projections.epochs, kind).await;
@@ -702,7 +702,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Stores what has changed and how far it has come; `false`: somebody else has written, it begins from there.
+    /// Stores the changes and the position; `false`: another process has written, and the runner starts from there.
     async fn store(&mut self, projections: &Projections) -> Result<bool, String> {
         let row = self.read.row();
         let has_row = row.is_some();
@@ -739,7 +739,7 @@ impl Runner {
         }
     }
 
-    /// Tells, with nothing to do, whether somebody else has cleared or written the rows. If so, the runner begins from there.
+    /// True if another process has cleared or written the rows of an idle runner, which then starts from there.
     async fn was_moved(&mut self, views: &dyn Views) -> Result<bool, String> {
         let name = self.projector.consumer.name();
         let found = views.offset(name).await;
@@ -753,7 +753,7 @@ impl Runner {
         Ok(moved)
     }
 
-    /// Stores the place before the end: what was read without an event for it need not be read again.
+    /// Stores the position at the end, so that commits without events for it need not be read again.
     async fn store_skipped(&mut self, projections: &Projections) {
         if self.has_stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;
@@ -764,7 +764,7 @@ impl Runner {
         }
     }
 
-    /// Reports all that was read as taken. In an engine that is alone, `durable` also covers what its writer has begun with.
+    /// Reports everything read as taken. In an engine without peers, `durable` also covers what its writer has begun with.
     fn report_reached(&mut self, durable: Option<Position>) {
         self.failures = 0;
         let reached = durable.or_else(|| self.read.told.positions().next());
@@ -781,7 +781,7 @@ impl Runner {
         });
     }
 
-    /// Marks a read model that was being built as complete, once all there was has been read.
+    /// Marks a rebuilt read model as complete once everything has been read.
     async fn is_complete(&mut self, projections: &Projections) -> Result<Completion, String> {
         let projector = self.projector.clone();
         if self.read.is_rebuilding
@@ -800,10 +800,10 @@ impl Runner {
         Ok(Completion::Complete)
     }
 
-    /// Reports that all there was has just been read.
+    /// Reports that everything has just been read.
     fn report_complete(&self, projections: &Projections) {
         let now = projections.epochs.context.host.elapsed_micros();
-        // Nobody waits for this alone.
+        // This alone wakes nobody.
         self.projector.report.send_if_modified(|report| {
             report.complete_micros = now;
             false

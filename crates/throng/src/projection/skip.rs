@@ -1,29 +1,29 @@
-//! An event that a projection was told to go past, by a person.
+//! An event that an operator had a projection skip.
 
 use super::EventOffset;
 use crate::{OperatorDecision, model::Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
-/// The number of skipped events that are kept with the rows, the newest, and the bytes of each text. Both are small, because they are
+/// The number of skipped events stored with the rows, the newest ones, and the most bytes of each text. Both are small, because they are
 /// written with every batch.
 const KEPT_MAX: u64 = 16;
 const TEXT_BYTES_MAX: usize = 500;
 
-/// An event that a projection or sink was told to go past ([`Engine::skip_event`](crate::Engine::skip_event)): its rows are without it
+/// An event that a projection or sink skipped ([`Engine::skip_event`](crate::Engine::skip_event)). Its rows lack the event
 /// until they are rebuilt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// 1, 2, 3, … since the rows began: that of the last one is how many were skipped. 0: decided, and not gone past yet.
+    /// 1, 2, 3, … since the rows began, so the last one's number is the count. 0: decided, but not reached yet.
     pub number: u64,
     /// The event's place in the log.
     #[serde(serialize_with = "write_offset", deserialize_with = "read_offset")]
     pub event: EventOffset,
-    /// The reason why the projection had stopped at it.
+    /// The reason why the projection had stopped there.
     pub why: String,
-    /// The time when it was gone past.
+    /// The time of the skip.
     pub at: Timestamp,
-    /// The caller who decided it.
+    /// The operator.
     pub by: String,
     /// The reason for the decision, in that person's words.
     pub reason: String,
@@ -38,13 +38,13 @@ fn read_offset<'de, D: Deserializer<'de>>(from: D) -> Result<EventOffset, D::Err
     text.parse().map_err(serde::de::Error::custom)
 }
 
-/// A projection was not told to go past an event.
+/// The reason why an event was not skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkipError {
     /// No projection or sink has the name.
     #[error("there is no projection of this name")]
     Unknown,
-    /// The projection has not stopped, or goes on meanwhile.
+    /// The projection has not stopped, or has been resumed meanwhile.
     #[error("it has not stopped: there is nothing to skip")]
     Running,
     /// Another node of the cluster runs it.
@@ -66,7 +66,7 @@ pub(super) struct Skip {
     pub(super) event: EventOffset,
     by: String,
     reason: String,
-    /// Told once the decision is durable, or why it is not.
+    /// Gets the result once the decision is durable, or the reason why it is not.
     pub(super) answer: oneshot::Sender<Result<(), SkipError>>,
 }
 
@@ -75,7 +75,7 @@ fn short(text: &str) -> String {
 }
 
 impl Skip {
-    /// A request, and what it comes to.
+    /// Returns a request and the receiver of its result.
     pub(super) fn new(
         event: EventOffset,
         by: &OperatorDecision<'_>,
@@ -90,7 +90,7 @@ impl Skip {
         (skip, answered)
     }
 
-    /// Returns the decision as it is kept, with why the projection had stopped there.
+    /// Returns the record of the decision, with the reason why the projection had stopped there.
     pub(super) fn decided(&self, why: &str, at: Timestamp) -> Skipped {
         Skipped {
             number: 0,
@@ -103,7 +103,7 @@ impl Skip {
     }
 }
 
-/// Adds what was gone past to what is kept with the rows.
+/// Adds skipped events to those stored with the rows.
 pub(super) fn keep(kept: &mut Vec<Skipped>, passed: impl IntoIterator<Item = Skipped>) {
     for skipped in passed {
         let number = kept.last().map_or(0, |last| last.number) + 1;

@@ -1,4 +1,4 @@
-//! The source of a projection: the durable commits it has not read yet, over all epochs of the engine and all nodes of a cluster.
+//! The source of a projection: the durable commits it has not read, over all epochs of the engine and all nodes of a cluster.
 
 use super::place::ProjectionPosition;
 use throng_journal::{Commit, CommitNo, Error, Journal, Position, RecordKind, Stream, Stretch};
@@ -6,7 +6,7 @@ use throng_journal::{Commit, CommitNo, Error, Journal, Position, RecordKind, Str
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Returns why a place is not one of this history; `None` if it is.
+/// Returns the reason why a position does not belong to this history; `None` if it does.
 pub(super) async fn mismatch(
     journal: &dyn Journal,
     streams: &[Stream],
@@ -35,7 +35,7 @@ pub(super) async fn mismatch(
         return Ok(None);
     }
     let found = commit(journal, at).await?;
-    // A commit from which history was removed has only its number left to compare.
+    // If history was removed from a commit, only its number is left to compare.
     let was_pruned = |commit: &Commit| {
         let mut records = commit.records().flatten();
         commit.record_count() == 0 || records.any(|record| record.record == RecordKind::Removed)
@@ -44,7 +44,7 @@ pub(super) async fn mismatch(
     Ok((!is_same).then(|| format!("commit {at} of the journal is not the one it has come to: {LOST}")))
 }
 
-/// The commit of this number, or the one it was joined with; `None`: the journal does not have it.
+/// Returns the commit of this number, or the one it was joined with; `None`: the journal does not have it.
 pub(super) async fn commit(journal: &dyn Journal, at: Position) -> Result<Option<Commit>, Error> {
     let Some(before) = at.commit.0.checked_sub(1) else {
         return Ok(None);

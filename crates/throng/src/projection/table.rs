@@ -1,7 +1,7 @@
-//! Typed rows of a read model, and a second order to read them in.
+//! Typed rows of a read model, with a second order to read them in.
 //!
-//! A row stands under `NAME 0 r key`, and once more, whole, under `NAME 0 o order key` where it has an order: a page in that order is one
-//! scan, and shows rows as they were at one moment.
+//! A row is stored under `NAME 0 r key`. If it has a second order, the whole row is also stored under `NAME 0 o order key`. So a page in
+//! that order is one scan, and shows the rows of one moment.
 
 use super::{Interrupt, OrderedKey, Projection, ReadModel, Rows};
 use crate::hex::{hex, read_hex};
@@ -31,7 +31,7 @@ use throng_journal::{Error, ViewRange, ViewRow};
 /// }
 /// ```
 pub trait Table: 'static {
-    /// Its name within the projection, without a zero byte. Another one is another table.
+    /// The table's name within the projection, without a zero byte.
     const NAME: &'static str;
     /// The key by which a row is found.
     type Key: OrderedKey;
@@ -40,7 +40,7 @@ pub trait Table: 'static {
     /// The second order in which rows can be read; `()` for none.
     type Order: OrderedKey;
 
-    /// A row's place in the second order; `None`: it has none there.
+    /// Returns a row's key in the second order; `None`: the row is not part of it.
     fn order(_key: &Self::Key, _row: &Self::Row) -> Option<Self::Order> {
         None
     }
@@ -71,10 +71,10 @@ fn order_key<T: Table>(key: &T::Key, row: &T::Row) -> Option<Vec<u8>> {
 }
 
 impl Rows<'_> {
-    /// A typed row.
+    /// Returns a typed row.
     ///
     /// # Errors
-    /// The errors of [`get`](Self::get), and a poison when the value cannot be read as a row of this table.
+    /// The errors of [`get`](Self::get), and a poison if the value is not a row of this table.
     pub fn row<T: Table>(&mut self, key: &T::Key) -> Result<Option<T::Row>, Interrupt> {
         self.json(row_key::<T>(key))
     }
@@ -82,7 +82,8 @@ impl Rows<'_> {
     /// Sets a typed row, also in its second order.
     ///
     /// # Errors
-    /// The errors of [`row`](Self::row), since the row there was may stand elsewhere in the second order; or it cannot be written as JSON.
+    /// The errors of [`row`](Self::row), because the former row's second key has to be read; or a poison if the row cannot be written as
+    /// JSON.
     pub fn set_row<T: Table>(&mut self, key: &T::Key, row: &T::Row) -> Result<(), Interrupt> {
         let before = self.row::<T>(key)?;
         let (old, new) = (
@@ -125,25 +126,25 @@ pub struct RowPage<K, R> {
 }
 
 impl<P: Projection> ReadModel<P> {
-    /// A typed row.
+    /// Returns a typed row.
     ///
     /// # Errors
-    /// The rows cannot be read, or not as rows of this table.
+    /// [`Error`]: the rows cannot be read, or are not rows of this table.
     pub async fn row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Row>, Error> {
         let value = self.get(row_key::<T>(key)).await?;
         value.map(|value| read_row::<T>(&value)).transpose()
     }
 
-    /// A page of rows in the order of their keys, after the page that gave `after`, from the first without one.
+    /// Returns a page of rows in the order of their keys: the one after the page that returned `after`, or the first.
     ///
     /// # Errors
-    /// The rows cannot be read, or not as rows of this table; or `after` is from nowhere.
+    /// [`Error`]: the rows cannot be read, or are not rows of this table; or no page returned this `after`.
     pub async fn rows<T: Table>(&self, after: Option<&str>, limit: usize) -> Result<RowPage<T::Key, T::Row>, Error> {
         self.page::<T>(ROW, after, limit, |mut bytes| T::Key::decode(&mut bytes))
             .await
     }
 
-    /// A page of rows in their second order, and in that of their keys where it is the same, as [`rows`](Self::rows).
+    /// Returns a page of rows in their second order, and by key within it, like [`rows`](Self::rows).
     ///
     /// # Errors
     /// The errors of [`rows`](Self::rows).

@@ -7,7 +7,7 @@ use crate::{
 };
 use throng_journal::{Commit, Position};
 
-/// Returns the spans of those commits that this epoch has traced lately.
+/// Returns the spans of those commits that this epoch has traced recently.
 pub(super) fn traced(epoch: &Epoch, commits: &[Commit]) -> Vec<(Position, TraceContext)> {
     let own = || {
         commits
@@ -21,7 +21,7 @@ pub(super) fn traced(epoch: &Epoch, commits: &[Commit]) -> Vec<(Position, TraceC
     }
 }
 
-/// Exports the span of a batch that was taken now: a part of the first of its commits that is traced, linked to the others.
+/// Exports the span of a batch that was just taken. It is part of the first traced commit's trace, and linked to the others.
 pub(super) fn export(
     tracer: &Tracer,
     host: &dyn Host,

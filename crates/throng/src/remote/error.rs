@@ -11,7 +11,7 @@ use throng_core::{
     shard::{JsonRejection, Registry},
 };
 
-/// An [`Error`] on its way between nodes, variant by variant; of a rejection what [`JsonRejection`] says of it.
+/// An [`Error`] on its way between nodes, variant by variant. A rejection is reduced to [`JsonRejection`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each stands for what has its name in Error")]
 pub enum RemoteError {
@@ -28,7 +28,7 @@ pub enum RemoteError {
     /// [`Error::Ended`]: kind and id.
     Ended(String, String),
     Malformed(String),
-    /// [`Error::TooLarge`]: what, its size, and the most that is allowed.
+    /// [`Error::TooLarge`]: the value, its size, and the limit.
     TooLarge(String, u64, u64),
     KeyReused(String),
     KeyRefused(String),
@@ -38,11 +38,11 @@ pub enum RemoteError {
     Expired,
     OutcomeUnknown,
     Crashed(String),
-    /// [`Error::Quarantined`]: address, event and reason; the event is `BY_OPERATOR` where an operator has quarantined it.
+    /// [`Error::Quarantined`]: address, event and reason. The event is `BY_OPERATOR` if an operator has quarantined it.
     Quarantined(String, u64, String),
 }
 
-/// Stands in the place of an event, and no entity has this one. Nodes of older programs read it as one.
+/// A number that no event has, in place of one. Nodes of older programs take it for an event's.
 const BY_OPERATOR: u64 = u64::MAX;
 
 impl From<Error<JsonRejection>> for RemoteError {
@@ -78,7 +78,7 @@ impl From<Error<JsonRejection>> for RemoteError {
 }
 
 impl RemoteError {
-    /// The error as this engine's users know it.
+    /// Converts it to the error of this engine's users.
     pub(crate) fn into_error(self, registry: &Registry) -> Error<JsonRejection> {
         let known = |kind: String| {
             let index = registry.find(&kind);
@@ -125,10 +125,11 @@ impl RemoteError {
     }
 }
 
-/// Most words of other nodes' programs that are kept.
+/// The most words of other nodes' programs that are kept.
 const WORDS_MAX: usize = 4_096;
 
-/// A word of another node's program, kept for ever: the codes and fields of rejections, few and always the same.
+/// Returns a word of another node's program as a static text: codes and fields of rejections are few and always the same, so they are
+/// kept for ever.
 fn word(word: String) -> &'static str {
     static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Requests and replies between the nodes of a cluster, and how an engine reaches the others.
+//! Requests and replies between the nodes of a cluster, and the trait by which an engine reaches other nodes.
 
 mod error;
 mod report;
@@ -14,9 +14,9 @@ use throng_journal::{Later, ShardId};
 /// A request to the node that owns a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Something a client asked.
+    /// A client's request.
     Ask(Ask),
-    /// Messages between entities, in the order of their numbers, all from one shard to one shard.
+    /// Messages between entities from one shard to one shard, in the order of their numbers.
     Take(Vec<PeerMessage>),
     /// To read the history of an entity.
     History {
@@ -24,18 +24,18 @@ pub enum Request {
         kind: String,
         /// The id of the entity, within its kind.
         id: String,
-        /// The events after this one, …
+        /// The number of the event after which to begin.
         after: u64,
-        /// … at most so many.
+        /// The most events.
         limit: u64,
     },
-    /// To list the entities of a kind with events that the store may not have, in any shard of that node.
+    /// Lists the entities of a kind, in any shard of that node, whose events the store may not have.
     List {
         /// The kind, by name.
         kind: String,
-        /// The entities with ids after this one, …
+        /// The id after which to begin.
         after: Option<String>,
-        /// … at most so many, in the order of their ids.
+        /// The most entities, in the order of their ids.
         limit: u64,
     },
     /// To [erase](crate::Engine::erase) an entity.
@@ -45,33 +45,34 @@ pub enum Request {
         /// The id of the entity, within its kind.
         id: String,
     },
-    /// To record in the log, and to cover with a checkpoint, how many messages that node's shards have sent and taken: so that those which
-    /// were sent to an entity that is erased, and taken, may go.
+    /// Records in the log, and covers with a checkpoint, how many messages that node's shards have sent and taken. Messages
+    /// to an erased entity that were taken may be removed after that.
     Record {
         /// The kind of the entity that is erased, by name.
         kind: String,
         /// The id of the entity that is erased, within its kind.
         id: String,
     },
-    /// To remove the history of that node's shards that is kept no longer.
+    /// Removes the history of that node's shards whose retention is over.
     Prune {
-        /// The pass only reports what it would remove.
+        /// True if the pass only reports what it would remove.
         is_dry: bool,
     },
-    /// A decision of an operator about an entity. Asked where all nodes know [`QUARANTINES`](throng_journal::features::QUARANTINES), like those below.
+    /// An operator action on an entity. Sent only if all nodes know [`QUARANTINES`](throng_journal::features::QUARANTINES), like the next
+    /// two.
     Operate(OperatorAction),
-    /// To drop what that node's shards have sent to an entity which an operator has quarantined, and what waits there.
+    /// Drops the messages that node's shards have sent to an entity which an operator has quarantined, and those that wait there.
     DropSent(OperatorAction),
-    /// To drop messages, all from one entity to another one which an operator has quarantined.
+    /// Drops messages from one entity to another that an operator has quarantined.
     DropMessages {
         /// The messages, in the order of their numbers.
         messages: Vec<PeerMessage>,
-        /// The caller's name, or what stands for it.
+        /// The operator's name.
         by: String,
         /// The reason, in a person's words.
         reason: String,
     },
-    /// Something a client asked, and the span of its request as a `traceparent`. Asked where all nodes know
+    /// A client's request, with the span of the request as a `traceparent`. Sent only if all nodes know
     /// [`TRACES`](throng_journal::features::TRACES).
     AskTraced(Ask, String),
     /// For the indexed fields of entities, in any shard of that node. Asked where all nodes know
@@ -93,7 +94,7 @@ pub struct OperatorAction {
     pub kind: String,
     /// The id of the entity, within its kind.
     pub id: String,
-    /// The caller's name, or what stands for it.
+    /// The operator's name.
     pub by: String,
     /// The reason, in a person's words.
     pub reason: String,
@@ -113,7 +114,7 @@ pub enum OperatorActionKind {
 /// A command or query of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The kind of the entity, by name: nodes may have their kinds in another order.
+    /// The kind of the entity, by name: nodes may number their kinds differently.
     pub kind: String,
     /// The id of the entity, within its kind.
     pub id: String,
@@ -126,7 +127,7 @@ pub struct Ask {
 /// A command to an entity, or a query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
-    /// To do something, which is done at most once for each time it is sent.
+    /// Sends a command, which is executed at most once for each time it is sent.
     Command {
         /// The command's serde name.
         name: String,
@@ -137,10 +138,10 @@ pub enum Asked {
         key: Option<String>,
         /// The time for which that key is kept.
         life: KeyLife,
-        /// The entity that has forwarded it, kind and id, and whether that one is to be its parent.
+        /// The entity that forwarded it (kind and id), and true if that entity is to be its parent.
         forwarded: Option<(String, String, bool)>,
     },
-    /// For something it knows.
+    /// Sends a query.
     Query {
         /// The query's name, as in routes.
         name: String,
@@ -149,7 +150,7 @@ pub enum Asked {
     },
 }
 
-/// A message between entities, as its record in the journal says it.
+/// A message between entities, as recorded in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerMessage {
     /// The shard it was sent from.
@@ -163,23 +164,23 @@ pub struct PeerMessage {
     /// The record's body, an [`Envelope`](throng_core::shard::Envelope).
     #[serde(with = "serde_bytes")]
     pub body: Vec<u8>,
-    /// Somebody at the sending node waits for what the command answers.
+    /// True if a task on the sending node waits for the command's answer.
     pub wants_answer: bool,
 }
 
 /// A node's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// The entity's answer as JSON. It rests on what is durable.
+    /// The entity's answer as JSON. Everything it rests on is durable.
     Done(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The entity's "no", or the engine's.
     Refused(RemoteError),
-    /// The messages were taken, durably, but for those that [wait](TakenAs::Waits); for each what came of it, and its answer if one was
+    /// The messages were taken durably, except those that [wait](TakenAs::Waits). For each it holds the outcome, and the answer if one was
     /// wanted.
     Taken(Vec<(TakenAs, Option<Result<serde_bytes::ByteBuf, RemoteError>>)>),
-    /// The node that was asked does not own the shard now, or nobody could be asked: nothing was done.
+    /// The node that was asked does not own the shard now, or no node could be asked. Nothing was done.
     NotHere,
-    /// The request was sent, and no answer came: it may have been done.
+    /// The request was sent, and no answer came. It may have been executed.
     Unknown,
     /// A page of an entity's history.
     History {
@@ -192,7 +193,7 @@ pub enum Reply {
     },
     /// Entities with events that the store may not have.
     Listed {
-        /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
+        /// The shards that this report covers, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
         /// Ids, with the number of the last event.
@@ -207,23 +208,23 @@ pub enum Reply {
     },
     /// The numbers of messages are recorded, and a checkpoint covers them.
     Recorded {
-        /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
+        /// The shards that this report covers, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
     },
     /// History was removed, or would be.
     Pruned {
-        /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
+        /// The shards that this report covers, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
-        /// The report of what was removed of these shards.
+        /// The report on these shards.
         report: PruneReport,
     },
-    /// An operator's action was done: 0 if it was so before, or how many messages were dropped.
+    /// An operator action was executed. The number of dropped messages; for other actions 0 if there was nothing to change.
     Operated(u64),
     /// Messages of these shards were dropped.
     Dropped {
-        /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
+        /// The shards that this report covers, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
         /// The number of messages or entities.
@@ -244,11 +245,11 @@ pub enum Reply {
 pub struct Happened {
     /// Its number among its entity's.
     pub seq: u64,
-    /// The commit it stands in: writer and number.
+    /// Its commit: writer and number.
     pub position: (u64, u64),
     /// The time when it was recorded, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
-    /// The variant it is one of, by its serde name.
+    /// The serde name of its variant.
     pub name: String,
     /// The version of its shape.
     pub version: u16,
@@ -264,10 +265,10 @@ pub enum TakenAs {
     Done,
     /// Its receiver refused it.
     Refused,
-    /// Nobody could take it: it is a dead message at its receiver's shard.
+    /// The message could not be taken: it is a dead message at its receiver's shard.
     Dead,
-    /// The message was not taken, nor those that follow it from the same entity to the same one. Its answer gives the reason. Either the
-    /// program there does not understand it, and a newer release lives; or an operator has quarantined its receiver. Said where all nodes
+    /// Neither the message nor later ones of its sender to its receiver were taken. The answer has the reason: either the receiver's
+    /// program does not understand it, and a newer release is alive; or an operator has quarantined the receiver. Sent only if all nodes
     /// know [`WAITS`](throng_journal::features::WAITS).
     Waits,
 }
@@ -282,30 +283,30 @@ impl From<Outcome> for TakenAs {
     }
 }
 
-/// The other nodes, which an engine asks for the entities that they own.
+/// The other nodes, as an engine sees them: it asks them for the entities that they own.
 pub trait Peers: Send + Sync + 'static {
-    /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
-    /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.
+    /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]. If no node can
+    /// be asked, it is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply>;
 
-    /// The name of a node that lives and does not know a [feature](throng_journal::Join::features), as far as is known now: it would cut
-    /// the connection on which it is asked for it.
+    /// Returns the name of a living node that does not know a [feature](throng_journal::Join::features), as far as is known now. Such a
+    /// node would close the connection on a request that needs the feature.
     fn without_feature(&self, feature: u32) -> Option<String> {
         let _ = feature;
         None
     }
 
-    /// The name of a node that lives and is of a newer [release](throng_journal::Join::app) than this one, as far as is known now.
+    /// Returns the name of a living node with a newer [release](throng_journal::Join::app) than this one's, as far as is known now.
     fn newer(&self) -> Option<String> {
         None
     }
 
-    /// The name of a node of a newer release that was gone before this one saw it, and for how long it is.
+    /// Returns the name of a node of a newer release that was gone before this one saw it, and the time since then.
     fn newer_gone(&self) -> Option<(String, Duration)> {
         None
     }
 
-    /// Resolves once the nodes were looked at by a look that began after this call: what [`newer`](Self::newer) says then is no older.
+    /// Resolves after a look at the nodes that began after this call: [`newer`](Self::newer) is up to date then.
     fn looked(&self) -> Later<'static, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -1,34 +1,34 @@
-//! The report of a pass over history, as nodes tell it each other.
+//! The report of a retention pass, as nodes exchange it.
 
 use std::fmt;
 
-/// The numbers of a pass: what it removed, or would remove.
+/// The results of a pass: what it removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PruneReport {
-    /// Nothing was removed: this is what would be.
+    /// True if nothing was removed: the report is about what would be.
     pub is_dry: bool,
-    /// Entities that have a shorter history now.
+    /// The number of entities whose history was shortened.
     pub entities: u64,
-    /// Entities that had ended, and of which nothing is kept any more.
+    /// The number of entities that had ended and were removed.
     pub gone: u64,
     /// Records that went.
     pub records: u64,
-    /// Commits of which nothing is left.
+    /// The number of commits of which nothing is left.
     pub commits: u64,
-    /// Bytes that were given back.
+    /// The number of bytes that were given back.
     pub bytes: u64,
-    /// The last commit that was looked at, written `writer.commit`; in a cluster that of each node, with commas.
+    /// The last commit that was examined, written `writer.commit`; in a cluster that of each node, separated by commas.
     pub upto: Option<String>,
     /// The time when it was made, microseconds since 1970-01-01 UTC.
     pub upto_micros: i64,
     /// The projections that have not read far enough for more to go.
     pub held_by: Vec<String>,
-    /// There is more to remove.
+    /// True if there is more to remove.
     pub is_cut_short: bool,
 }
 
 impl PruneReport {
-    /// Adds the report of what another node owns.
+    /// Adds the report of another node.
     pub(crate) fn add_beside(&mut self, other: Self) {
         let upto: Vec<String> = self.upto.take().into_iter().chain(other.upto).collect();
         self.held_by.extend(other.held_by);

@@ -1,4 +1,4 @@
-//! Calls outside that an erased entity has made: their requests and answers are its data, and go with it.
+//! The outside calls of an erased entity. Their requests and answers are its data, and are erased with it.
 
 use super::Retention;
 use crate::executor::now_or_later;
@@ -7,11 +7,11 @@ use throng_journal::{Address, Error};
 
 /// Calls that are read from the store at a time.
 const PAGE: usize = 256;
-/// Events of a call among which its first is looked for: a line may admit it before it begins.
+/// The number of a call's events among which its first one is searched: a line may admit the call before it begins.
 const FIRST_EVENTS: usize = 4;
 const FIRST_BYTES: usize = 1 << 20;
 
-/// The calls of an entity and their lines, as the last checkpoints have them.
+/// Returns the calls of an entity and their lines, as of the last checkpoints.
 pub(super) async fn calls_of(retention: &Retention, caller: &Address) -> Result<Vec<Address>, Error> {
     let (context, calls) = (retention.context(), CallsOf::new(&caller.kind, &caller.id));
     let (prefix, line) = (calls.prefix(), calls.line().to_string());

@@ -1,4 +1,4 @@
-//! The places that the passes over an epoch's shards have come to.
+//! The positions that retention passes over an epoch's shards have reached.
 
 use super::Retention;
 use crate::epoch::{
@@ -10,9 +10,9 @@ use throng_journal::{Address, Error, Position, ShardId};
 
 /// The progress of the passes over the shards of one epoch.
 pub(super) struct Cursors {
-    /// The place up to which each kind's history was looked at, in all of these shards.
+    /// The position up to which each kind's history was examined, in all of these shards.
     pub(super) kinds: HashMap<Box<str>, Position>,
-    /// The time when all of the journal was looked at, microseconds since 1970-01-01 UTC.
+    /// The time of the last pass over the whole journal, microseconds since 1970-01-01 UTC.
     pub(super) looked_at_all: i64,
     rows: BTreeMap<ShardId, Row>,
     /// The row as an engine that is alone writes it.
@@ -54,9 +54,10 @@ impl Cursors {
         })
     }
 
-    /// Has the next checkpoint say of which entities events go, and where the last of those stands; nothing goes before that is durable.
+    /// Has the next checkpoint record which entities lose events, and where the last of those is. No event is removed before that is
+    /// durable.
     ///
-    /// Of each shard it is a place in a stream of that shard: whoever was told that was told all before it that is of the shard.
+    /// For each shard it is a position in a stream of that shard: a follower that has got that event has got all earlier ones of the shard.
     pub(super) fn announce<'a>(&mut self, epoch: &Epoch, going: impl Iterator<Item = (&'a Address, Position)>) {
         if !self.is_of_cluster {
             going.for_each(|(address, last)| raise(&mut self.shared.removed, &address.kind, last));
@@ -73,7 +74,7 @@ impl Cursors {
         self.write(epoch, |shard| changed.contains(&shard));
     }
 
-    /// Has the next checkpoint say how far passes have come.
+    /// Has the next checkpoint record the progress of the passes.
     pub(super) fn store(mut self, epoch: &Epoch, kinds: &HashMap<Box<str>, Position>, looked_at_all: i64) {
         if !self.is_of_cluster {
             self.shared.looked = kinds.iter().map(|(kind, at)| (kind.clone(), *at)).collect();

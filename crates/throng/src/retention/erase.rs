@@ -1,4 +1,4 @@
-//! Forgetting one entity: nothing it was stays, but that it was erased.
+//! Erasure of one entity: nothing of it stays except the fact that it was erased.
 
 use super::{
     Retention, backend,
@@ -32,23 +32,23 @@ use throng_journal::{
 };
 use tokio::sync::MutexGuard;
 
-/// The prefix of the rows of erasures that are not done yet; kind, 0 and id follow. The value says with which event the entity was ended,
-/// and where. It is empty before the entity is ended.
+/// The prefix of the rows of unfinished erasures; kind, 0 and id follow. The value is the event with which the entity was ended,
+/// and its position. It is empty before that.
 const ERASING_ROWS: &[u8] = b"x";
-/// The same prefix for erasures that were cut off: the value says how far they had come.
+/// The prefix of the rows of interrupted erasures. The value is their progress.
 const REACHED: &[u8] = b"y";
 
-/// The longest wait for another node's erasure: that node looks at all of the history.
+/// The longest wait for another node's erasure: that node examines the whole history.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Commits of a stream that are overwritten before it is noted how far that came, in a cluster: its journal does not have to finish with a part of
-/// a file first.
+/// The number of overwritten commits of a stream after which the progress is recorded, in a cluster. There the journal does not have to
+/// finish a part of a file first.
 const NOTED_EVERY: u64 = 20_000;
 
-/// The most entities that one pass over the journal erases: others wait for it to end.
+/// The most entities that one pass over the journal erases. Others wait for its end.
 const TOGETHER_MAX: usize = 1_024;
 
-/// The index goes up to here where nobody knows which event was the last. Stores count in 63 bits.
+/// The last event up to which the index is cut if the true number is unknown. Stores count in 63 bits.
 const EVERY_EVENT: u64 = i64::MAX.cast_unsigned();
 
 /// The numbers of what an erasure overwrote.
@@ -109,7 +109,7 @@ impl Retention {
             Ok(()) => carry_on(self, epoch, (&address, None), cut_off).await,
             Err(error) => Err(error),
         };
-        // Nobody meets what was remembered meanwhile.
+        // Remembered states of the entity must not be found again.
         self.remembered.forget(&address);
         let erased = erased
             .map_err(|error| unreadable(format!("{address} is not erased yet, that goes on by itself"), &error))?;
@@ -120,16 +120,16 @@ impl Retention {
     }
 }
 
-/// Drops the messages that wait for the entity. They would stay in the history: nobody would have taken them.
+/// Drops the messages that wait for the entity. Nobody would take them, and so they would stay in the history.
 async fn drop_waiting(epoch: &Arc<Epoch>, address: &Address) -> Result<(), Refusal> {
     let by = OperatorDecision::new("erasure", "the entity is erased");
     epoch.deliverer.drop_waiting(address, by).await.map(drop)
 }
 
-/// Notes durably that it is to be erased; nothing has happened to it before.
+/// Records durably that the entity is to be erased, even if it has no history.
 async fn begin(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) -> Result<(), StoreError> {
     let row = row_of(address);
-    // Also for whoever stops waiting.
+    // Set even if the caller stops waiting.
     retention.is_erasing.store(true, atomic::Ordering::Release);
     epoch.due().rows.push((row.clone(), Some(Vec::new())));
     let noted = settle(retention, epoch).await;
@@ -139,7 +139,7 @@ async fn begin(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address
     noted
 }
 
-/// Notes it in the log, durably: the rows may be lost with the store.
+/// Records it durably in the log, because the rows may be lost with the store.
 async fn note(
     retention: &Retention,
     epoch: &Arc<Epoch>,
@@ -157,7 +157,7 @@ async fn note(
     durable.map_err(|error| backend(&error))
 }
 
-/// Gives the rows of erasures that only the log knows of back to a store that was lost.
+/// Writes the rows of erasures that only the log knows into a store that was rebuilt.
 async fn note_again(retention: &Retention, epoch: &Arc<Epoch>) -> Result<(), StoreError> {
     let mut of_log = Vec::new();
     for shard in epoch.executor.shards() {
@@ -182,7 +182,7 @@ async fn note_again(retention: &Retention, epoch: &Arc<Epoch>) -> Result<(), Sto
     Ok(())
 }
 
-/// Carries erasures to their end that a failure or a crash has cut off.
+/// Completes erasures that a failure or a crash has interrupted.
 pub(super) async fn resume(retention: &Arc<Retention>, epoch: &Arc<Epoch>) -> Result<(), StoreError> {
     let cut_off = retention.pruning.lock().await;
     note_again(retention, epoch).await?;
@@ -211,7 +211,7 @@ pub(super) async fn resume(retention: &Arc<Retention>, epoch: &Arc<Epoch>) -> Re
     Ok(())
 }
 
-/// The value of the row of an entity that was ended.
+/// Returns the value of the row of an entity that was ended.
 fn ended_at(seq: u64, at: Position) -> Vec<u8> {
     [seq, at.writer.0, at.commit.0].map(u64::to_be_bytes).concat()
 }
@@ -235,13 +235,14 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
     Some((Address::new(kind, id), ended))
 }
 
-/// The system row of how far an erasure came that was cut off: with which event the entity had been ended, where, and up to which commits of
-/// which streams all was overwritten, as [`Positions`] say it. Whoever owns the shard next goes on there.
+/// Returns the key of the system row with the progress of an interrupted erasure: the event with which the entity was ended, its position,
+/// and the commits up to which each stream was overwritten, as [`Positions`]. The shard's next owner continues there.
 fn reached_row(address: &Address) -> Vec<u8> {
     [REACHED, address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
-/// The next checkpoint notes how far it came, or a process that dies again and again would begin each time with all of the history, to which
+/// Has the next checkpoint record the progress. Otherwise a process that crashes repeatedly would begin each time with the whole history,
+/// to which
 /// each of its starts has added.
 fn note_reached(epoch: &Epoch, address: &Address, (of, reached): (Erasing, &Positions)) {
     let row = reached_row(address);
@@ -267,7 +268,7 @@ async fn read_reached(retention: &Retention, address: &Address) -> Result<Option
     Ok(Some((Erasing { seq, at }, reached)))
 }
 
-/// Ends it, unless that was done, and overwrites what is there of it and of its calls. `None`: nothing has ever happened to it.
+/// Ends the entity, unless that was done, and overwrites it and its calls. `None`: it has no history.
 async fn carry_on(
     retention: &Arc<Retention>,
     epoch: &Arc<Epoch>,
@@ -280,7 +281,7 @@ async fn carry_on(
     };
     let erased = match ended {
         Some(ended) => {
-            // A journal that fails now and then would never let go of a long history if each attempt began with all of it.
+            // If each attempt began with all of a long history, a journal that fails now and then would never let the erasure finish.
             let before = match cut_off.remove(address) {
                 Some(before) => Some(before),
                 None => read_reached(retention, address).await?,
@@ -295,7 +296,7 @@ async fn carry_on(
         }
         None => None,
     };
-    // Its calls may be another node's, whose erasures may wait for this node: with the lock held, both would wait for ever.
+    // Its calls may belong to another node, whose erasures may wait for this node. Holding the lock would deadlock both.
     drop(cut_off);
     let erased = match erased {
         Some(erased) => Some(erase_calls(retention, epoch, address, erased).await?),
@@ -306,7 +307,7 @@ async fn carry_on(
     Ok(erased)
 }
 
-/// Notes that nothing of them is left.
+/// Records that nothing of them is left.
 async fn done(retention: &Arc<Retention>, epoch: &Arc<Epoch>, erased: &[Address]) -> Result<(), StoreError> {
     for address in erased {
         note(retention, epoch, address, ErasureNote::Done).await?;
@@ -316,7 +317,7 @@ async fn done(retention: &Arc<Retention>, epoch: &Arc<Epoch>, erased: &[Address]
     settle(retention, epoch).await
 }
 
-/// Erases the calls of an entity that has ended. No outcome of an open one is told, and a result of an attempt under way finds nothing.
+/// Erases the calls of an entity that has ended. Nobody gets the outcome of an open one, and the result of an attempt under way is ignored.
 async fn erase_calls(
     retention: &Arc<Retention>,
     epoch: &Arc<Epoch>,
@@ -378,7 +379,7 @@ async fn erase_together(retention: &Arc<Retention>, epoch: &Arc<Epoch>, all: &[A
     Ok(erased)
 }
 
-/// Ends it, and has the store forget it. `None`: nothing has ever happened to it.
+/// Ends the entity, and has the store forget it. `None`: it has no history.
 async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) -> Result<Option<Erasing>, StoreError> {
     let Some(kind) = retention.context().registry.find(&address.kind) else {
         return Err(StoreError::Backend {
@@ -435,7 +436,7 @@ async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) 
     }
     settle(retention, epoch).await?;
     if is_quarantined {
-        // Not before: what is still in the store could not be loaded.
+        // Not earlier: data that is still in the store could not be loaded.
         let id = address.id.clone();
         let released = epoch.executor.visit(shard, move |shard| shard.release(kind, hash, &id));
         released.await.map_err(|error| backend(&error))?;
@@ -443,7 +444,7 @@ async fn end(retention: &Arc<Retention>, epoch: &Arc<Epoch>, address: &Address) 
     Ok(Some(Erasing { seq, at }))
 }
 
-/// The last event that rows say an entity has had: its last end, or a state that was recorded.
+/// Returns the last event of an entity that rows show: its last end, or a recorded state.
 async fn known_events(retention: &Retention, address: &Address) -> Result<u64, StoreError> {
     let ended = now_or_later(retention.context().store.system(&ended_row(address))).await?;
     let ended = ended.and_then(|row| row.first_chunk::<8>().copied());
@@ -461,8 +462,9 @@ fn all_of(address: &Address, seq: u64) -> Cut {
     }
 }
 
-/// Overwrites what the journal holds of entities that have ended: their own records, which stand in the streams of their shards, and the messages that were sent to them, which may
-/// stand in any stream. Those of other nodes go on meanwhile; what comes to them is not of the entities as they were.
+/// Overwrites the journal's data of entities that have ended: their own records, which are in the streams of their shards, and the messages
+/// to them, which may be in any stream. Streams of other nodes are still being written meanwhile; new messages in them are not to the
+/// erased entities.
 async fn overwrite(
     retention: &Arc<Retention>,
     epoch: &Arc<Epoch>,
@@ -477,12 +479,12 @@ async fn overwrite(
     };
     plan.erased.extend(all.iter().cloned());
     stand_in(retention, epoch, &mut plan, false).await?;
-    // The checkpoint that forgot it may not have covered its last events, and a later one has indexed them then.
+    // The checkpoint that forgot it may not have covered its last events, so a later one has indexed them.
     let cuts = all.iter().map(|(address, ended)| all_of(address, ended.seq));
     epoch.due().cuts.extend(cuts);
     settle(retention, epoch).await?;
     if retention.context().peers.is_some() {
-        // Another node's numbers are its own to say.
+        // Other nodes report their own numbers.
         plan.counts.clear();
         for (address, _) in all {
             plan.taken_upto = Some(taken_upto(retention, epoch, address).await?);
@@ -495,7 +497,7 @@ async fn overwrite(
     let mut pruned = Pruned::default();
     let streams = epoch::streams(retention.context(), Some(epoch), reached.first()).await?;
     'streams: for stream in &streams {
-        // In a stream that goes on, only the commits that came after the last attempt are left to overwrite.
+        // In a stream that is still written, only the commits since the last attempt are left to overwrite.
         let Some(mut told) = reached.upto_of(stream.writer) else {
             continue;
         };
@@ -516,7 +518,7 @@ async fn overwrite(
             });
             let done = done.await?;
             pruned.add(done);
-            // The file that an engine alone still writes ends what is overwritten of its stream.
+            // An engine without peers still writes its last file, and overwriting its stream stops there.
             told = match retention.context().peers.is_some() {
                 true => to,
                 false => told.max(done.upto),
@@ -525,7 +527,7 @@ async fn overwrite(
             for (address, ended) in all {
                 note_reached(epoch, address, (*ended, reached));
             }
-            // Commits behind these count as overwritten only once nothing before them is left.
+            // Commits after these count as overwritten only once nothing before them is left.
             if told < to {
                 break 'streams;
             }
@@ -550,7 +552,7 @@ async fn overwrite(
     })
 }
 
-/// Returns the commit up to which a stream is looked at. In streams that this epoch has taken over and writes itself, it is not beyond
+/// Returns the commit up to which a stream is examined. In streams that this epoch has taken over and writes itself, it is not after
 /// `upto`.
 fn end_of(epoch: &Epoch, stream: &Stream, upto: Position) -> CommitNo {
     let is_of_epoch = stream.writer == epoch.group_commit.writer

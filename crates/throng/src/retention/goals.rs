@@ -7,7 +7,7 @@ use std::{
 };
 use throng_journal::Position;
 
-/// The covered position that each projection of a cluster is to reach next, and the time when a pass found it.
+/// The covered position that each projection of a cluster has to reach next, and the time when a pass set it.
 #[derive(Default)]
 pub(super) struct Goals {
     of: Mutex<BTreeMap<&'static str, Goal>>,
@@ -15,14 +15,14 @@ pub(super) struct Goals {
 
 #[derive(Clone, Copy)]
 struct Goal {
-    /// This was covered when a pass looked, …
+    /// The position that was covered at a pass.
     at: Position,
     /// … then, by the host's clock.
     since_micros: u64,
 }
 
 impl Goals {
-    /// Returns how long there was always something covered that the projection had not read.
+    /// Returns how long the projection has had unread covered commits without a break.
     pub(super) fn behind(&self, name: &'static str, reached: Position, covered: Position, now_micros: u64) -> Duration {
         let next = Goal {
             at: covered,

@@ -1,4 +1,4 @@
-//! Decides which records nothing needs any more: one record at a time, without any I/O.
+//! Decides which records are no longer needed, one record at a time, without I/O.
 
 use std::collections::{HashMap, HashSet};
 use throng_core::{
@@ -8,14 +8,14 @@ use throng_core::{
 };
 use throng_journal::{Address, CommitNo, Position, Positions, Record, RecordKind, ShardId, ShardSet, Stamp};
 
-/// The part of one entity's history that goes.
+/// The part of one entity's history to be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Going {
     /// Events up to this number.
     pub(super) upto: u64,
-    /// The log says what it is after this event, in this commit.
+    /// The event whose resulting state is in the log, and that state's position.
     pub(super) base: (u64, Position),
-    /// The entity has ended, and nothing is kept of it.
+    /// True if the entity has ended and is to be removed completely.
     pub(super) is_gone: bool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Going {
 pub(super) struct Erasing {
     /// Its last event.
     pub(super) seq: u64,
-    /// The commit that says so.
+    /// The commit of that end.
     pub(super) at: Position,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Erasing {
 pub(super) type CutOff = HashMap<Address, (Erasing, Positions)>;
 
 impl Erasing {
-    /// Tells whether a record was made of the entity as it was, not of one that was created anew since.
+    /// True if a record belongs to the entity before its erasure, and not to one created anew since.
     fn reaches(self, record: &Record<'_>, at: Position) -> bool {
         at < self.at || (at == self.at && record.seq <= self.seq)
     }
 
-    /// Returns the place from which a later attempt goes on, after this one came as far as `reached`. A repeated request ends the entity
-    /// again. Records that were written between both ends were not overwritten, so the later attempt goes back to the first end.
+    /// Returns the position at which a later attempt continues after this one reached `reached`. A repeated request ends the entity
+    /// again. Records written between both ends were not overwritten, so the later attempt goes back to the first end.
     pub(super) fn left_by(self, reached: Positions, later: Self) -> Positions {
         let Position { writer, commit } = self.at;
         let is_begun = reached.positions().any(|at| at.writer >= writer);
@@ -53,22 +53,22 @@ impl Erasing {
     }
 }
 
-/// All that is known when records are judged. It was true of what is durable, and stays true.
+/// The facts by which records are judged. They were durable when collected, and stay true.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// Only records of these are judged by their age: whoever owns others judges those.
+    /// Only records of these shards are judged by their age. The owners of other shards judge those.
     pub(super) shards: ShardSet,
-    /// The places up to which records of a kind are looked at; those of other kinds stay.
+    /// The positions up to which records of a kind are examined. Records of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
-    /// The pass looks at all of the journal, from its beginning.
+    /// True if the pass examines the whole journal, from its beginning.
     pub(super) is_whole: bool,
     pub(super) entities: HashMap<Address, Going>,
-    /// The entities of which nothing is left as they were up to there, whatever their kinds keep.
+    /// The erased entities: everything of them up to that position is removed, whatever their kinds keep.
     pub(super) erased: HashMap<Address, Erasing>,
-    /// The number of messages that each shard has taken, and the commit that says so.
+    /// The number of messages that each shard has taken, and the position of the record that says so.
     pub(super) counts: HashMap<ShardId, (MessageCounts, Position)>,
-    /// The places up to which each shard's messages were taken, durably and covered by a checkpoint. Set in a cluster, where a shard's
-    /// messages go to shards of other nodes.
+    /// The positions up to which each shard's messages were taken, durably and covered by a checkpoint. Set in a cluster, where a shard's
+    /// messages may go to other nodes.
     pub(super) taken_upto: Option<Vec<Position>>,
     /// The timers that are set.
     pub(super) timers: HashSet<u64>,
@@ -113,7 +113,7 @@ impl Plan {
                 let number = (ShardId(record.version), record.seq);
                 !self.dead.contains(&dead_row(&own(), number))
             }
-            // Such a record goes after the one that it undoes. Otherwise that one would count again once the store is lost.
+            // Such a record is removed after the one that it cancels. Otherwise that one would count again if the store is lost.
             RecordKind::TimerCleared | RecordKind::Taken => self.is_whole || !undoes_what_was_left(record),
             _ => false,
         }
@@ -136,7 +136,7 @@ impl Plan {
             .is_some_and(|(counts, _)| counts.has_taken(record.shard, record.seq))
     }
 
-    /// Its own records, and what was sent to it.
+    /// True for an erased entity's own records, and for messages to it.
     fn is_of_erased(&self, record: &Record<'_>, at: Position) -> bool {
         let is_erased = |address: &Address, seq_counts: bool| {
             self.erased.get(address).is_some_and(|erasing| match seq_counts {
@@ -150,7 +150,8 @@ impl Plan {
         record.record == RecordKind::Sent
             && receiver(record).is_some_and(|(kind, id)| {
                 let to = Address::new(&*kind, &*id);
-                // Streams of other nodes' shards are not before or after the end of this one's. What was taken there is not needed any more.
+                // Streams of other nodes' shards are neither before nor after the end in this one's. Messages taken there are no longer
+                // needed.
                 is_erased(&to, false) || self.taken_upto.is_some() && self.erased.contains_key(&to)
             })
     }

@@ -1,4 +1,4 @@
-//! The limit of a pass: nothing goes that a checkpoint does not cover, or that a projection has not read.
+//! The limit of a pass: only history that a checkpoint covers and every projection has read may be removed.
 
 use super::Retention;
 use crate::epoch::Epoch;
@@ -10,19 +10,19 @@ use std::time::Duration;
 use throng_journal::Positions;
 use throng_journal::{CommitNo, Error, Position};
 
-/// A projection that holds what it has not read.
+/// A projection that keeps history it has not read from being removed.
 pub(super) struct Holder {
     pub(super) name: String,
-    /// The projection has been behind for longer than is normal.
+    /// True if the projection has been behind for longer than is normal.
     pub(super) is_behind: bool,
 }
 
-/// Returns the place up to which a pass may go, and the projections that hold more.
+/// Returns the position up to which a pass may remove history, and the projections that prevent more.
 pub(super) async fn limit(retention: &Retention, epoch: &Epoch) -> Result<(Position, Vec<Holder>), Error> {
     let Some(covers) = epoch.group_commit.covers() else {
         return Ok((Position::default(), Vec::new()));
     };
-    // The commit that is covered last shows that a store belongs to its journal.
+    // The last covered commit stays, because it shows that a store belongs to its journal.
     let covered = Position::new(covers.writer, CommitNo(covers.commit.0.saturating_sub(1)));
     read_by_projections(retention, epoch, covered).await
 }
@@ -32,7 +32,7 @@ async fn read_by_projections(_: &Retention, _: &Epoch, covered: Position) -> Res
     Ok((covered, Vec::new()))
 }
 
-/// A projection that may hold what follows.
+/// A projection whose progress limits the pass.
 #[cfg(feature = "projections")]
 struct Reader {
     name: &'static str,
@@ -85,7 +85,7 @@ async fn read_by_projections(
     Ok((limit, held_by))
 }
 
-/// Returns the projections of a cluster: one runner reads for all nodes, and its progress stands with its rows.
+/// Returns the projections of a cluster. One runner reads for all nodes, and its progress is stored with its rows.
 #[cfg(feature = "projections")]
 async fn of_cluster(retention: &Retention, epoch: &Epoch, covered: Position) -> Result<Vec<Reader>, Error> {
     let unreadable = |why| Error::backend("looking how far projections have come", why);
@@ -101,8 +101,8 @@ async fn of_cluster(retention: &Retention, epoch: &Epoch, covered: Position) -> 
     Ok(stored.into_iter().map(of_one).collect())
 }
 
-/// Returns the place up to which all is told of streams that end there, one after the other. What is told beyond a stream that is not told
-/// whole counts once that one is.
+/// Returns the position up to which these consecutive streams were read completely. Commits in a stream after one that was not
+/// read completely do not count.
 #[cfg(feature = "projections")]
 fn reached(told: &Positions, ends: impl IntoIterator<Item = Position>) -> Position {
     let mut reached = Position::default();

@@ -1,12 +1,12 @@
-//! History that ends: what a kind keeps no longer goes, pass by pass, in the log, in the store, and in whatever the journal keeps beside
+//! Retention: history that a kind no longer keeps is removed, pass by pass, from the log, the store, and anything the journal stores beside
 //! them.
 //!
-//! A pass looks for events that are over, has the log say what their entities are ([`RecordKind::State`]) and how many messages have been
-//! taken ([`RecordKind::Numbers`]), waits until a checkpoint covers that and has taken the events out of the index, and only then has the
-//! journal [prune](throng_journal::Journal::prune). So the log alone is enough to begin from at every moment, and a pass that
-//! was cut off is simply made again.
+//! A pass finds expired events. It has the log record their entities' states ([`RecordKind::State`]) and how many messages have been
+//! taken ([`RecordKind::Numbers`]). It waits until a checkpoint covers that and has removed the events from the index. Only then does the
+//! journal [prune](throng_journal::Journal::prune). So the log alone suffices to start from at every moment, and an interrupted
+//! pass is simply repeated.
 //!
-//! In a cluster each node makes passes over the shards it owns, in its own stream and in those that have ended, whoever wrote them.
+//! In a cluster each node makes passes over the shards it owns, in its own stream and in those that have ended, whichever node wrote them.
 
 mod calls;
 mod cursors;
@@ -42,7 +42,7 @@ pub(crate) struct Retention {
     /// The projections that do not run here, and so do not report their progress.
     #[cfg(feature = "projections")]
     idle_projections: Vec<&'static str>,
-    /// The progress of erasures that were cut off. Whoever removes history holds the lock, so that one removal runs at a time.
+    /// The progress of interrupted erasures. The lock is held by whoever removes history, so that there is one removal at a time.
     pruning: tokio::sync::Mutex<CutOff>,
     /// The projections that kept the last removal of history from going further.
     pub(crate) held_by: Mutex<Vec<String>>,
@@ -51,7 +51,7 @@ pub(crate) struct Retention {
     goals: Goals,
     /// Erasures may have been begun that are not done.
     is_erasing: AtomicBool,
-    /// States that were met on the way to earlier ones.
+    /// States that were computed on the way to earlier events.
     pub(crate) remembered: Remembered,
 }
 

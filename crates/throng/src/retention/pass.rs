@@ -1,4 +1,4 @@
-//! A pass over history: it finds what is over, has the log state what stands in for it, cuts it from the index, and removes it.
+//! A retention pass: it finds expired history, has the log record the states that replace it, cuts it from the index, and removes it.
 
 use super::{
     Retention, backend,
@@ -28,7 +28,7 @@ use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, Wri
 
 pub(super) use throng_journal::PruneHow as How;
 
-/// The time between two passes that look at all of the journal: what has become over behind the others' backs goes then.
+/// The interval of passes over the whole journal. They remove expired records that other passes do not see.
 const ALL_EVERY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 /// Timers read from the store at a time.
 const TIMERS_MAX: usize = 1_024;
@@ -36,12 +36,12 @@ const TIMERS_MAX: usize = 1_024;
 /// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// Only reports what would go.
+    /// Only reports what would be removed.
     Dry,
-    /// Removes all that is over, wherever it stands.
+    /// Removes all that has expired, anywhere in the journal.
     Whole,
-    /// Removes what has become over since the last pass. It looks at the rest of the journal once a day, and where a number of events is
-    /// kept: there, records of an entity that are over may stand anywhere.
+    /// Removes what has expired since the last pass. It examines the rest of the journal once a day, and for kinds that keep a number of
+    /// events, whose expired records may be anywhere.
     Usual,
 }
 
@@ -51,8 +51,8 @@ impl Pass {
     }
 }
 
-/// Makes a pass over what an epoch owns. One whose shards are another node's before it is done breaks nothing: it judges records of these shards
-/// alone, at places that this epoch has covered, and what it knows of them was durable then and stays true, whoever owns them next.
+/// Makes a pass over an epoch's shards. If a shard goes to another node meanwhile, that does no harm: the pass judges records of these
+/// shards alone, at positions that this epoch has covered, by facts that were durable then and stay true whoever owns the shards next.
 pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pass) -> Result<PruneReport, Error> {
     let is_dry = pass == Pass::Dry;
     if epoch.group_commit.shards.is_empty() {
@@ -64,7 +64,7 @@ pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pa
     let _one_at_a_time = retention.pruning.lock().await;
     if !is_dry && retention.context().disk.is_to_finish() {
         retention.context().journal.end_segment().await?;
-        // The last commit that a checkpoint covers stays, and with it all that is finished together with it: some follow.
+        // The last covered commit stays, and with it the rest of its segment. So some commits are made to follow it.
         stand_in(retention, epoch, &mut Plan::default(), false).await?;
         retention.context().disk.has_finished();
     }
@@ -109,7 +109,7 @@ pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pa
         go_on(epoch)?;
         passing.entity(address, *noted).await?;
     }
-    // Nothing may go of the middle of an entity's history.
+    // Events in the middle of an entity's history must not be removed.
     let is_whole = is_whole || passing.has_older;
     report.gone = plan.entities.values().filter(|going| going.is_gone).count() as u64;
     report.entities = plan.entities.len() as u64 - report.gone;
@@ -158,7 +158,7 @@ pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pa
         retention.context().metrics.pruned_bytes.inc_by(pruned.bytes);
         let looked_at_all = if is_whole { now.micros } else { cursors.looked_at_all };
         cursors.store(epoch, &moved, looked_at_all);
-        // Not before: an attempt that is cut off leaves its states to the next, which learns of them by these rows.
+        // Not earlier: an interrupted attempt leaves its states to the next one, which finds them by these rows.
         epoch.due().rows.extend(gone);
         if report.records > 0 {
             tracing::info!("{report}");
@@ -167,7 +167,7 @@ pub(super) async fn run(retention: &Arc<Retention>, epoch: &Arc<Epoch>, pass: Pa
     Ok(report)
 }
 
-/// The parts of history between where each kind's was removed up to and where it is over by now, in order.
+/// Returns the stretches between the positions up to which each kind's history was removed and has expired, in order.
 fn stretches(
     cursors: &HashMap<Box<str>, Position>,
     horizons: &HashMap<Box<str>, Position>,
@@ -192,7 +192,7 @@ fn stretches(
     merged
 }
 
-/// Has a checkpoint take along what is due. Only then may anything go that it stands in for.
+/// Has a checkpoint store what is due. Only then may the history that it replaces be removed.
 pub(super) async fn settle(retention: &Retention, epoch: &Arc<Epoch>) -> Result<(), Error> {
     retention.epochs.checkpoint_now(epoch).await?;
     match epoch.group_commit.is_over() || !epoch.due().is_empty() {
@@ -201,7 +201,7 @@ pub(super) async fn settle(retention: &Retention, epoch: &Arc<Epoch>) -> Result<
     }
 }
 
-/// Tells whether a pass may go on: its epoch is neither over nor about to end in order.
+/// True while a pass may continue: its epoch is neither over nor about to end in order.
 pub(super) fn goes_on(epoch: &Epoch) -> bool {
     !epoch.group_commit.is_over() && !epoch.group_commit.is_closing()
 }
@@ -221,16 +221,16 @@ struct Passing<'a> {
     epoch: &'a Arc<Epoch>,
     plan: &'a mut Plan,
     is_dry: bool,
-    /// There are events or states that are over and that stand before those that were found.
+    /// True if there are expired events or states before those that were found.
     has_older: bool,
 }
 
 impl Passing<'_> {
-    /// Decides what goes of an entity, and has the log say what it is.
+    /// Decides what to remove of an entity, and has the log record its state.
     async fn entity(&mut self, address: &Address, mut noted: Noted) -> Result<(), Error> {
         let base = base(self.retention, address).await?;
         let horizon = self.plan.horizons.get(&address.kind).copied().unwrap_or_default();
-        // A state that outlived its end and its events would have it live again, once the store is lost: the end is over with the state.
+        // A state that outlived the entity's end and events would revive it if the store is lost. So the end expires with the state.
         if base.is_some_and(|(_, at)| at > horizon) {
             noted.ended = 0;
         }
@@ -250,7 +250,7 @@ impl Passing<'_> {
         let recorded = self.record(address, noted, kept, base).await?;
         match recorded {
             Recorded::Ended { seq } => {
-                // The states that stood in for its events may stand before what earlier passes have looked at.
+                // Earlier states that replaced its events may be before what earlier passes have examined.
                 self.has_older |= base.is_some();
                 self.goes(address, seq, (seq, Position::default()), true);
             }
@@ -336,8 +336,8 @@ impl Passing<'_> {
     }
 }
 
-/// Has each shard record how many messages it has taken; a dry pass records nothing. Adds these numbers and the timers that are set to the
-/// plan. All of it is durable once this returns.
+/// Has each shard record how many messages it has taken, except in a dry pass. Adds these numbers and the pending timers to the
+/// plan. All of it is durable when this returns.
 pub(super) async fn stand_in(
     retention: &Arc<Retention>,
     epoch: &Arc<Epoch>,
@@ -364,7 +364,7 @@ pub(super) async fn stand_in(
         plan.timers.extend(timers);
         has_stored_timers |= !is_all;
     }
-    // After the shards: a timer that leaves memory meanwhile was seen there.
+    // After the shards: a timer that leaves memory meanwhile has been seen there.
     if has_stored_timers {
         stored_timers(retention, epoch, plan).await?;
     }
@@ -373,7 +373,7 @@ pub(super) async fn stand_in(
     epoch.group_commit.wait(last).await.map_err(|_| backend(&recovering()))
 }
 
-/// Adds the timers that stand in the store.
+/// Adds the timers in the store.
 async fn stored_timers(retention: &Retention, epoch: &Arc<Epoch>, plan: &mut Plan) -> Result<(), Error> {
     let mut after = Vec::new();
     loop {
@@ -407,8 +407,8 @@ pub(super) async fn dead(retention: &Retention) -> Result<std::collections::Hash
     Ok(found)
 }
 
-/// Has the journal remove what is over, stream by stream. `reached` goes along: it says where that began, and how far it came, also
-/// where the journal failed.
+/// Has the journal remove expired records, stream by stream. `reached` holds where that began, and is updated as it proceeds, even if
+/// the journal fails.
 pub(super) async fn prune(
     retention: &Retention,
     epoch: &Epoch,
@@ -419,7 +419,7 @@ pub(super) async fn prune(
     let own = epoch.group_commit.durable();
     let after = *reached;
     for end in epoch.group_commit.sealed.iter().copied().chain([own]) {
-        // Each start opens a writer, and many of them have committed nothing.
+        // Each start opens a writer, and many writers have committed nothing.
         if end <= after || end.commit == CommitNo(0) {
             continue;
         }
@@ -452,7 +452,7 @@ pub(super) async fn prune(
     Ok(())
 }
 
-/// Returns up to which event the log says what an entity is, and where.
+/// Returns the last event whose resulting state is in the log, and that state's position.
 pub(super) async fn base(retention: &Retention, address: &Address) -> Result<Option<(u64, Position)>, Error> {
     let row = now_or_later(retention.context().store.system(&base_row(address))).await?;
     let numbers = row.as_deref().and_then(|row| {

@@ -1,4 +1,4 @@
-//! States that were met on the way to earlier ones. Nothing is remembered of an entity that is erased.
+//! States that were computed on the way to earlier events. States of erased entities are forgotten.
 
 use std::{
     collections::VecDeque,
@@ -9,7 +9,7 @@ use throng_journal::Address;
 /// The most bytes of states that are remembered.
 const REMEMBERED_BYTES: usize = 16 << 20;
 
-/// States that were met on the way.
+/// The remembered states.
 #[derive(Default)]
 pub(crate) struct Remembered {
     met: Mutex<Met>,
@@ -17,16 +17,16 @@ pub(crate) struct Remembered {
 
 #[derive(Default)]
 struct Met {
-    /// The states in the order they were met, so that the oldest goes first.
+    /// The states in the order they were added, so that the oldest is dropped first.
     states: VecDeque<MetState>,
     bytes: usize,
 }
 
 struct MetState {
     of: Address,
-    /// The event right after which the entity had this state.
+    /// The event after which the entity had this state.
     seq: u64,
-    /// The state, in the form in which the journal and the store keep states.
+    /// The state, in the format of the journal and the store.
     recorded: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ impl Remembered {
         self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest one not after an event.
+    /// Returns the latest state that is not after an event.
     pub(crate) fn find(&self, of: &Address, upto: u64) -> Option<(u64, Vec<u8>)> {
         let met = self.met();
         let fitting = met.states.iter().filter(|state| state.of == *of && state.seq <= upto);

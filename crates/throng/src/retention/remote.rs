@@ -1,10 +1,9 @@
 //! Passes and erasures in a cluster: each node makes passes over the shards it owns, and an erasure needs all nodes.
 //!
-//! What the other nodes' streams hold of an entity that is erased are messages that were sent to it.
-//! An entity's own records stand in the streams of its shard, all of which have ended but its owner's. Messages to it were recorded by
-//! their senders, which may be any node's; their streams go on while they are looked at. A message may go only once it was taken and its
-//! sender's shard need not be told of it again: so each node is asked to record how many its shards have sent and taken, and to cover that with
-//! a checkpoint, which also says up to where all were taken.
+//! An entity's own records are in the streams of its shard, all of which have ended except its owner's. Other nodes' streams hold messages
+//! to the entity, recorded by their senders; these streams are being written while they are examined. A message may be removed only once it
+//! was taken and its sender's shard need not learn of that again. So each node is asked to record how many messages its shards have sent
+//! and taken, and to cover that with a checkpoint, which also shows the position up to which all were taken.
 
 use super::{
     Retention,
@@ -21,9 +20,9 @@ use std::{sync::Arc, time::Duration};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
 use throng_journal::{Address, Error, ShardId, ShardSet, features::PRUNES};
 
-/// The feature that all nodes need for history to be removed, and its name.
+/// The feature that all nodes must know before history may be removed, and its name.
 pub(super) const PRUNING: (u32, &str) = (PRUNES, "remove history");
-/// Another node's pass is waited for so long: it looks at all of the history of its shards.
+/// The longest wait for another node's pass: it examines the whole history of its shards.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl Retention {
@@ -90,7 +89,7 @@ impl Retention {
     }
 }
 
-/// Has every node make a pass over what it owns. A shard that changes its owner meanwhile may be looked at twice.
+/// Has every node make a pass over its shards. A shard that changes its owner meanwhile may be examined twice.
 pub(super) async fn prune(retention: &Arc<Retention>, is_dry: bool) -> Result<PruneReport, Error> {
     let mut left = ShardSet::first(retention.context().registry.shards());
     let mut report = PruneReport {
@@ -106,7 +105,7 @@ pub(super) async fn prune(retention: &Arc<Retention>, is_dry: bool) -> Result<Pr
     }
 }
 
-/// Has the node that owns a shard make a pass; the shards it was made over, of which that one is.
+/// Has the node that owns a shard make a pass. Returns the shards that it covered, including this one.
 async fn prune_with(
     retention: &Arc<Retention>,
     shard: ShardId,

@@ -1,4 +1,4 @@
-//! The search for what is over: up to where each kind's history is, and whose events stand there.
+//! The search for expired history: up to which position, and of which entities.
 
 use super::Retention;
 use crate::epoch::{Ends, Epoch};
@@ -8,13 +8,13 @@ use throng_journal::{Address, Commit, Error, Position, RecordKind, ShardSet};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 4 << 20;
-/// Entities of one pass; the next one goes on at once.
+/// The most entities of one pass. The next one continues at once.
 const ENTITIES_MAX: usize = 20_000;
 
-/// The records of one entity that were found to be over.
+/// The expired records of one entity.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted {
-    /// The first of its events that were found to be over; 0: none.
+    /// The first of its expired events; 0: none.
     pub(super) first: u64,
     /// The last of its events that are over.
     pub(super) seq: u64,
@@ -29,11 +29,11 @@ pub(super) struct Noted {
 pub(super) struct Scan {
     /// The places up to which each kind's records are looked at.
     pub(super) horizons: HashMap<Box<str>, Position>,
-    /// The entities of these records, in order: what is recorded of them is written the same way whenever it is.
+    /// The entities with expired records, in order, so that their states are always written in the same order.
     pub(super) noted: BTreeMap<Address, Noted>,
-    /// There is more.
+    /// True if there is more.
     pub(super) is_cut_short: bool,
-    /// The time when the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
+    /// The time of the last examined commit, microseconds since 1970-01-01 UTC.
     pub(super) at_micros: i64,
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn scan(
     let keeps = retention.context().keeps();
     let now = retention.context().host.now().micros;
     let mut scan = Scan::default();
-    // Kinds whose history is looked at still, and from when on it is kept.
+    // The kinds whose history is still being examined, and the time since when it is kept.
     let mut open: HashMap<Box<str>, Option<i64>> = HashMap::new();
     for (kind, keep) in &keeps {
         let since = match keep {
@@ -105,7 +105,7 @@ impl Scan {
     ) {
         let at = commit.position();
         for record in commit.records().flatten() {
-            // A stream that has ended may hold records of what is another node's by now.
+            // A stream that has ended may hold records of another node's shards.
             if !shards.contains(record.shard) {
                 continue;
             }
@@ -113,7 +113,7 @@ impl Scan {
             let ended = match record.record {
                 RecordKind::Event => 0,
                 RecordKind::Ended => record.seq,
-                // Such a state may have kept the entity's end from being over.
+                // Such a state may have kept the entity's end from expiring.
                 RecordKind::State if ended_by_state(record.body) == record.seq => record.seq,
                 _ => continue,
             };

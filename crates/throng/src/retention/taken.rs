@@ -1,4 +1,4 @@
-//! The places up to which messages were taken: what was sent to an entity may go only then.
+//! The positions up to which messages were taken. Messages to an erased entity may be removed only up to there.
 
 use super::{Retention, backend};
 use crate::{
@@ -10,10 +10,10 @@ use crate::{
 use throng_core::{model::Error as Refused, shard::JsonRejection};
 use throng_journal::{Address, CommitNo, Error, Position, ShardId, ShardSet, features::ERASES};
 
-/// The feature that all nodes need for an entity to be erased, and its name.
+/// The feature that all nodes must know before an entity may be erased, and its name.
 pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
 
-/// Returns the places up to which the messages of each shard were taken, and are covered, once all nodes have said so.
+/// Returns the covered positions up to which each shard's messages were taken, once all nodes have reported.
 pub(super) async fn taken_upto(retention: &Retention, epoch: &Epoch, of: &Address) -> Result<Vec<Position>, Error> {
     retention
         .context()
@@ -48,10 +48,10 @@ pub(super) async fn taken_upto(retention: &Retention, epoch: &Epoch, of: &Addres
     covered_taken_upto(retention, &ShardSet::first(shards)).await
 }
 
-/// Returns the places up to which the messages of each shard were taken, as the store says, and are covered; of others than these nothing
-/// was. Whoever takes was durable before that was stored, and whoever owns a shard next reads its messages from there on.
+/// Returns the covered positions up to which these shards' messages were taken, according to the store. The receivers' records were durable
+/// before that was stored, and a shard's next owner reads its messages from there on.
 pub(super) async fn covered_taken_upto(retention: &Retention, shards: &ShardSet) -> Result<Vec<Position>, Error> {
-    // The covers first: what a checkpoint moves meanwhile is then said of fewer messages, never of more.
+    // The covers come first: what a checkpoint moves meanwhile is then claimed of fewer messages, never of more.
     let covered = retention.context().store.covers(shards).await?;
     let before = |upto: Position| Position::new(upto.writer, CommitNo(upto.commit.0.saturating_sub(1)));
     let of_shard = |shard: ShardId| {

@@ -1,4 +1,4 @@
-//! The task that makes passes when they are due, and carries on erasures that were cut off.
+//! The task that makes passes when they are due, and completes interrupted erasures.
 
 use super::{
     Retention, erase,
@@ -17,14 +17,14 @@ use std::{
 use throng_core::model::Keep;
 use throng_journal::Error;
 
-/// The time between two looks at whether a pass is due.
+/// The interval at which it checks whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest time from a start to the first pass.
 const FIRST: Duration = Duration::from_mins(1);
-/// A pass in so many parts of the shortest time that is kept.
+/// The interval of passes, as a divisor of the shortest retention.
 const PARTS: u32 = 16;
 const EVERY: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
-/// Finishes the segment being written where the disk budget is used up.
+/// The interval at which the current segment is finished while the disk budget is used up.
 const EVERY_FULL: Duration = Duration::from_secs(10);
 /// The time between two passes where a number of events is kept.
 const EVERY_EVENTS: Duration = Duration::from_hours(1);
@@ -41,7 +41,7 @@ impl Retention {
         (every != Duration::MAX).then_some(every)
     }
 
-    /// Removes the history that is kept no longer; with `is_dry`, only says what would go.
+    /// Removes expired history; with `is_dry`, only reports it.
     pub(crate) async fn prune(self: &Arc<Self>, is_dry: bool) -> Result<PruneReport, Error> {
         let context = self.context();
         if !is_dry && context.options.quiet {
@@ -58,7 +58,7 @@ impl Retention {
     }
 }
 
-/// Begins to look after what is kept. A quiet engine removes nothing.
+/// Starts the task. A quiet engine removes nothing.
 pub(crate) fn start(retention: &Arc<Retention>) {
     if retention.context().options.quiet {
         return;
@@ -70,7 +70,7 @@ pub(crate) fn start(retention: &Arc<Retention>) {
 }
 
 async fn task(retention: Weak<Retention>) {
-    // When the next pass is due.
+    // The time of the next pass.
     let mut due: Option<u64> = None;
     let mut last_pass = 0;
     let mut last: Weak<Epoch> = Weak::new();
@@ -103,7 +103,7 @@ async fn task(retention: Weak<Retention>) {
                     (None, ..) => now + micros(every.min(FIRST)),
                 };
                 due = Some(at);
-                // A node of an older program may not expect what a pass leaves of a stream.
+                // A node of an older program may not expect a stream after a pass.
                 let is_possible = strong.context().refuse_older_nodes(remote::PRUNING).is_ok();
                 if now >= at && is_possible {
                     (due, last_pass) = (Some(now + micros(every)), now);

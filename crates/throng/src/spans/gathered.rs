@@ -4,18 +4,18 @@ use super::{Attribute, Span, SpanKind, TraceContext, Tracer, random};
 use crate::host::Host;
 use std::collections::VecDeque;
 
-/// Links of one span; more are counted.
+/// The most links of one span; further ones are only counted.
 const LINKS_MAX: usize = 128;
-/// Traced commits that are remembered after they have landed, for the projections that follow.
+/// The most landed traced commits that are remembered for the projections.
 const RECENT_MAX: usize = 1_024;
 
-/// A span of work that is done for many at once. It is a part of the trace of the first, and is linked to all others.
+/// A span of work done for several requests at once. It is part of the first one's trace, and is linked to all others.
 pub(crate) struct Gathered {
     pub(crate) context: TraceContext,
     parent: TraceContext,
     links: Vec<TraceContext>,
     dropped: u32,
-    /// The beginning, by the host's clock that never goes back.
+    /// The beginning, by the host's monotonic clock.
     begun_micros: u64,
 }
 
@@ -70,14 +70,14 @@ impl Gathered {
 /// The traced work of one writer's commits.
 #[derive(Default)]
 pub(crate) struct TracedCommits {
-    /// Commits that are open or in flight, by number, the earliest first. There are as many as may be in flight.
+    /// Commits that are open or in flight, by number, the earliest first.
     coming: VecDeque<(u64, Gathered)>,
     /// Commits that have landed, by number, the earliest first.
     landed: VecDeque<(u64, TraceContext)>,
 }
 
 impl TracedCommits {
-    /// Notes that a commit holds records of traced work, which `batch` is a part of.
+    /// Notes that a commit holds records of traced work, which is part of `batch`.
     pub(crate) fn add(&mut self, number: u64, work: TraceContext, batch: TraceContext) {
         let place = self.coming.partition_point(|(earlier, _)| *earlier < number);
         if self.coming.get(place).is_none_or(|(found, _)| *found != number) {
@@ -86,8 +86,8 @@ impl TracedCommits {
         self.coming[place].1.add(work);
     }
 
-    /// Takes out a commit that has landed, and was appended at this time. Earlier ones that are still noted have landed before their note
-    /// was made.
+    /// Removes and returns a commit that has landed, with the time of its append. Earlier ones that are still listed landed before they
+    /// were noted, and are dropped.
     pub(crate) fn has_landed(&mut self, number: u64, begun_micros: u64) -> Option<Gathered> {
         while self.coming.front().is_some_and(|(earlier, _)| *earlier < number) {
             self.coming.pop_front();
@@ -101,7 +101,7 @@ impl TracedCommits {
         Some(gathered)
     }
 
-    /// The spans of the commits with these numbers that were traced.
+    /// Returns the spans of the traced commits with these numbers.
     #[cfg(any(test, feature = "projections"))]
     pub(crate) fn between(&self, first: u64, last: u64) -> Vec<(u64, TraceContext)> {
         let from = self.landed.partition_point(|(number, _)| *number < first);

@@ -1,7 +1,7 @@
 //! Spans of requests, batches, commits, messages and projections, for an exporter of traces.
 //!
-//! A [`Tracer`] decides which work is traced and hands its spans, once they are over, to a [`SpanSink`]. An engine without a tracer
-//! asks at each place whether it has one, and does nothing more.
+//! A [`Tracer`] decides which work is traced and hands finished spans to a [`SpanSink`]. An engine without a tracer
+//! only checks at each place whether it has one.
 
 mod gathered;
 
@@ -17,12 +17,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Unsampled spans a second that are exported because they were slow or refused. A surge of refusals takes no other span's room.
+/// The most unsampled spans exported in a second because they were slow or refused, so that a surge of refusals does not displace other
+/// spans.
 const LATE_PER_SECOND: u64 = 100;
 
 /// Takes spans that are over.
 pub trait SpanSink: Send + Sync + 'static {
-    /// Takes a span. It is called on event loops and under a shard's lock, so it must not wait: it drops the span instead.
+    /// Takes a span. It is called on event loops and under a shard's lock, so it must not block; it drops the span instead.
     fn take(&self, span: &Span<'_>);
 }
 
@@ -43,11 +44,11 @@ pub struct Span<'a> {
     pub ended_micros: i64,
     /// Names and values that collectors show and search by.
     pub attributes: &'a [(&'static str, Attribute<'a>)],
-    /// Spans of other work that this work was done for.
+    /// The spans of other work that this work was done for.
     pub links: &'a [TraceContext],
     /// The number of links left out.
     pub links_dropped: u32,
-    /// The work failed, or was refused.
+    /// True if the work failed or was refused.
     pub is_failed: bool,
 }
 
@@ -67,7 +68,7 @@ pub enum SpanKind {
 /// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute<'a> {
-    /// Text as it stands.
+    /// The text.
     Text(&'a str),
     /// A whole number.
     Number(i64),
@@ -76,7 +77,7 @@ pub enum Attribute<'a> {
 /// The choice of the work that is traced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceOptions {
-    /// The part of the requests without a parent that is traced, 0 to 1. Where there is a parent, its flag decides.
+    /// The part of the requests without a parent that is traced, 0 to 1. If there is a parent, its flag decides.
     pub ratio: f64,
     /// Work that takes this long is traced in any case.
     pub slow: Duration,
@@ -101,8 +102,8 @@ pub struct Tracer {
     threshold: u64,
     slow_micros: u64,
     names_ids: bool,
-    /// The second in which unsampled spans were exported last, and their number in it. Two threads that begin a second at once may let
-    /// a few more through.
+    /// The second in which unsampled spans were exported last, and their number in it. Any exporting thread writes both. Two threads that
+    /// begin a second at once may let a few more through.
     late_second: AtomicU64,
     late_count: AtomicU64,
 }
@@ -121,7 +122,7 @@ impl Tracer {
         }
     }
 
-    /// Begins a span, if its trace is sampled: by the parent's flag, or by the ratio where there is no parent.
+    /// Begins a span if its trace is sampled: by the parent's flag, or by the ratio if there is no parent.
     #[must_use]
     pub fn begin(&self, parent: Option<TraceContext>) -> Option<TraceContext> {
         match parent {
@@ -133,14 +134,14 @@ impl Tracer {
     /// Begins a trace, if the ratio samples it.
     fn begin_root(&self) -> Option<TraceContext> {
         let low = random();
-        // The same bits as OpenTelemetry's `TraceIdRatioBased`: services with one ratio choose alike.
+        // The same bits as in OpenTelemetry's `TraceIdRatioBased`, so that services with the same ratio choose the same traces.
         if low >> 1 >= self.threshold {
             return None;
         }
         root(low)
     }
 
-    /// Begins the span of work that is over and was not sampled, if it was slow or refused and the second has room for it.
+    /// Begins the span of finished work that was not sampled, if it was slow or refused and the second's limit permits.
     #[must_use]
     pub fn begin_late(&self, parent: Option<TraceContext>, took_micros: u64, is_refused: bool) -> Option<TraceContext> {
         if !is_refused && !self.is_slow(took_micros) {
@@ -168,7 +169,7 @@ impl Tracer {
         took_micros >= self.slow_micros
     }
 
-    /// Exports the span of internal work that ended now and was not sampled, if it was slow.
+    /// Exports the span of finished internal work that was not sampled, if it was slow.
     pub(crate) fn export_late(
         &self,
         name: &str,

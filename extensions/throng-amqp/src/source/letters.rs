@@ -1,4 +1,4 @@
-//! Messages nobody can take, on their way to the dead letters.
+//! Publishes refused messages to the dead-letter exchange.
 
 use super::{Arrived, QueueOptions};
 use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished, seldom::Seldom};
@@ -11,27 +11,27 @@ use std::{
 use throng_breaker::{Breaker, Pauses, Settings};
 use throng_connectors::Dead;
 
-/// Why nobody could take it.
+/// Header with the reason why the message was refused.
 pub(crate) const REASON: &str = "x-throng-reason";
-/// The queue it came from.
+/// Header with the queue the message came from.
 pub(crate) const QUEUE: &str = "x-throng-queue";
-/// The messages of a frame that were refused, counted from 0; the others have taken effect.
+/// Header with the indices of the refused commands, from 0. The others took effect.
 pub(crate) const REFUSED: &str = "x-throng-refused";
-/// Longest reason in a header, in bytes; and where the message's own headers leave little room.
+/// The most bytes of a reason in a header, and the bound used if the message's own headers leave little room.
 const REASON_BYTES_MAX: usize = 4 << 10;
 const REASON_BYTES_FEW: usize = 200;
-/// Letters that wait for the broker's confirm, beside the prefetch.
+/// The most dead letters that wait for the broker's confirm, in addition to the prefetch.
 pub(super) const WAITING_MAX: usize = 128;
-/// A letter is rejected after the broker has closed the channel over it so often.
+/// After the broker closed the channel over a dead letter this many times, the message is rejected instead.
 const VIOLATIONS_MAX: u32 = 3;
-/// A letter waits for its confirm for as long as the connection lives: sent again, it would be there twice.
+/// A dead letter waits for its confirm as long as the connection lives. Sent again earlier, it would exist twice.
 const CONFIRM_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// Dead letters leave over a connection of their own, since a broker that is short of memory stops connections that publish.
+/// Publishes dead letters over a connection of its own, since a broker short of memory blocks connections that publish.
 pub(super) struct Letters {
     to: Option<Publisher>,
     queue: String,
-    /// Why a letter waits, or that none does. Letters write it as they are sent, the source reads it.
+    /// Why dead letters wait, if they do. Written by the tasks that send them, read by the source.
     trouble: Arc<Mutex<Option<String>>>,
     died: Seldom,
     waits: Arc<Seldom>,
@@ -40,9 +40,9 @@ pub(super) struct Letters {
 /// The fate of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The broker has it among the dead letters: the message itself can be acknowledged.
+    /// The broker confirmed the dead letter: the message itself can be acknowledged.
     Kept,
-    /// The message is to be rejected: the queue's own dead-letter exchange has it, if there is one.
+    /// The message is to be rejected: it goes to the queue's own dead-letter exchange, if there is one.
     Rejected,
 }
 
@@ -72,12 +72,12 @@ impl Letters {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts a message aside.
+    /// Publishes a refused message as a dead letter.
     pub(super) fn send(&self, arrived: Arrived, dead: Box<Dead>) -> impl Future<Output = Fate> + Send + use<> {
         let reason = cut(&dead.reason, REASON_BYTES_MAX);
         self.died
             .say(|more| tracing::warn!("a message of the queue {:?} is dead: {reason}{more}", self.queue));
-        // The first that fits a frame.
+        // The first of these that fits a frame is sent.
         let forms = [
             self.properties(&arrived, &dead, Some(reason)),
             self.properties(&arrived, &dead, Some(cut(reason, REASON_BYTES_FEW))),
@@ -113,7 +113,7 @@ impl Letters {
                         error.to_string()
                     }
                 };
-                // Better it waits here than it is lost.
+                // The message waits here rather than being lost.
                 waits.say(|more| tracing::error!("a dead letter of the queue {queue:?} waits: {why}{more}"));
                 troubled(Some(why));
                 pauses.pause().await;
@@ -121,8 +121,8 @@ impl Letters {
         }
     }
 
-    /// Returns the message's properties with the reason why it is dead. It keeps its id: sent again, the part that has taken effect does
-    /// not do so twice.
+    /// Returns the message's properties with the reason. The id stays the same: if the dead letter is sent again, commands that took effect
+    /// do not take effect twice.
     fn properties(&self, arrived: &Arrived, dead: &Dead, reason: Option<&str>) -> BasicProperties {
         let properties = republished(&arrived.properties);
         let Some(reason) = reason else { return properties };

@@ -18,7 +18,7 @@ use std::{
 };
 use throng_connectors::{Received, Settled, Source};
 
-/// The connections lost in a row before a message was settled, after which messages come one by one: then the guilty one is known.
+/// After this many connections in a row were lost before a message was settled, messages are taken one by one, to find the one at fault.
 const BARREN_MAX: u32 = 3;
 
 /// The options for consuming a queue.
@@ -30,24 +30,24 @@ pub struct QueueOptions {
     pub queue: String,
     /// The exchanges and queues that are declared or checked at each connection.
     pub topology: Topology,
-    /// The exchange for messages nobody can take. Without one they are rejected: what becomes of them is the queue's own `x-dead-letter-exchange` to say,
-    /// and without that they are gone.
+    /// The exchange for messages that no entity accepts. Without one they are rejected: the queue's own `x-dead-letter-exchange` gets them,
+    /// or the broker drops them.
     pub dead_letters: Option<String>,
-    /// Takes messages only while nobody else does: a second consumer of the queue stands by until it has had none for three seconds. Not wanted only
-    /// where every consumer is a node of one cluster; others would each count a part of the messages, in journals of their own.
+    /// Consumes only while nobody else does: a second consumer waits until the queue had no consumer for three seconds. Set it to `false`
+    /// only if every consumer is a node of one cluster; otherwise each would process a part of the messages, in separate journals.
     pub single_active: bool,
-    /// Messages the broker may have out unsettled, at least and at most; between them the number follows from how long messages take. AMQP
-    /// bounds messages only, so it is never more than as many of the largest lately as fit
+    /// The least and most unsettled messages at a time. Between them the number follows the latency. AMQP bounds only the number of
+    /// messages, so it is also limited by the size of recent messages and
     /// [`IngressOptions::bytes_max`](throng_connectors::IngressOptions::bytes_max).
     pub prefetch: RangeInclusive<u16>,
     /// The intended time from a message's arrival to its commit.
     pub latency: Duration,
-    /// The metrics that count it.
+    /// The metrics that count the messages.
     pub metrics: Metrics,
 }
 
 impl QueueOptions {
-    /// Returns the options for this queue, with the usual limits: 16 to 8,192 messages out, 100 ms for each.
+    /// Returns the options for this queue with the default limits: 16 to 8,192 unsettled messages, 100 ms for each.
     #[must_use]
     pub fn new(broker: Broker, queue: impl Into<String>) -> Self {
         Self {
@@ -63,19 +63,19 @@ impl QueueOptions {
     }
 }
 
-/// A queue that is consumed: a [`Source`], for an [`Ingress`](throng_connectors::Ingress).
+/// A [`Source`] that consumes a queue, for an [`Ingress`](throng_connectors::Ingress).
 pub struct QueueSource {
     options: QueueOptions,
     prefetch: Gauge,
     letters: Option<Letters>,
     session: Option<Session>,
-    /// The last session stood by at its end.
+    /// True if the last session was standing by when it ended.
     stood_by: bool,
-    /// Connections in a row that were lost before a message was settled.
+    /// The number of connections in a row lost before a message was settled.
     barren: u32,
 }
 
-/// A message's place at the broker, with its properties as they came.
+/// The delivery of a message, with its original properties.
 #[derive(Debug)]
 pub struct Arrived {
     tag: u64,
@@ -85,7 +85,7 @@ pub struct Arrived {
 }
 
 impl QueueSource {
-    /// The queue that these options name. The [`Ingress`](throng_connectors::Ingress) connects.
+    /// Returns a source for the queue in these options. The [`Ingress`](throng_connectors::Ingress) connects it.
     #[must_use]
     pub fn new(options: QueueOptions) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Source for QueueSource {
         }
         let limits = (bytes_max, self.barren >= BARREN_MAX);
         let opened = Session::open(&self.options, limits, self.stood_by, self.prefetch.clone());
-        // A session that ends with its first delivery is barren, too.
+        // A session that ends at its first delivery counts as barren, too.
         self.session.insert(opened.await?).consume().await
     }
 

@@ -1,4 +1,4 @@
-//! A session of consuming a queue: one connection's worth.
+//! Consumes a queue over one connection.
 
 use super::{
     Arrived, QueueOptions,
@@ -34,21 +34,21 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 
-/// Messages taken in one go: what they come to is one commit, and others of the thread have their turn then.
+/// The most messages returned at a time. They are committed together, and other tasks of the thread run in between.
 const TURN: usize = 1_024;
-/// The time between two looks at the window.
+/// The interval at which the window is adjusted.
 const OBSERVE: Duration = Duration::from_secs(1);
-/// The pause between two looks of a consumer that stands by, and the looks in a row that must find no other consumer.
+/// The interval at which a consumer standing by checks the queue, and the number of checks in a row that must find no consumer.
 const FREE_LOOK: Duration = Duration::from_secs(1);
 const FREE_LOOKS: u32 = 3;
-/// The name of the consumer at the broker; of a channel of its own.
+/// The consumer tag. It needs to be unique only in its channel.
 const TAG: &str = "throng";
-/// The attempt that fails where messages are received.
+/// The action named in an error of consuming.
 const CONSUMING: &str = "consuming the queue";
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// A connection that consumes, or stands by.
+/// A connection that consumes or stands by.
 pub(super) struct Session {
     connection: Connection,
     channel: Channel,
@@ -58,37 +58,37 @@ pub(super) struct Session {
     window: Window,
     bytes_max: usize,
     prefetch: Gauge,
-    /// The acknowledgement under way; what is settled meanwhile goes with the next.
+    /// The acknowledgement in flight. Messages settled meanwhile are acknowledged by the next one.
     telling: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
-    /// The acknowledgements that the broker gets next.
+    /// The acknowledgements to send next.
     to_tell: Vec<Settle>,
-    /// Dead letters on their way: of messages before those that are received next.
+    /// Dead letters in flight, of messages received earlier.
     letters: JoinSet<SentLetter>,
     letter_bytes: usize,
-    /// Dead letters that were waiting when consuming began: the broker has so many messages more out.
+    /// The number of dead letters that waited when consuming began: the broker may have that many more messages unsettled.
     beside: usize,
-    /// When the window is looked at, though nothing comes.
+    /// Fires when the window is to be adjusted, even if no message arrives.
     observe: Pin<Box<Sleep>>,
     seen: Seen,
-    /// Messages received and not settled.
+    /// The number of messages received and not settled.
     in_flight: usize,
-    /// Messages that waited in the queue when the session began.
+    /// The number of messages in the queue when the session began.
     waiting: u32,
     has_settled: bool,
-    /// A message has shown that the window has the wrong size.
+    /// True if a message has shown that the window has the wrong size.
     is_misfit: bool,
 }
 
 /// The state of the consumer.
 enum Consuming {
-    /// Another consumer has the queue, or had it until a moment ago.
+    /// Another consumer has the queue, or had it a moment ago.
     StandsBy(Pending<()>),
     Now(Consumer),
-    /// Begins, with the messages that were on their way to the consumer before.
+    /// The consumer is starting. Holds the messages that were sent to the previous consumer.
     Soon(Pending<(Consumer, Vec<Delivery>)>),
 }
 
-/// A dead letter that has arrived, or not.
+/// A dead letter after its publication, successful or not.
 struct SentLetter {
     tag: u64,
     bytes: usize,
@@ -98,14 +98,14 @@ struct SentLetter {
 /// The acknowledgement that the broker gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settle {
-    /// All up to this delivery tag are done.
+    /// Acknowledges all deliveries up to this tag.
     UpTo(u64),
-    /// Settles one message.
+    /// Acknowledges one delivery.
     One(u64),
     Reject(u64),
 }
 
-/// The counts since the last look at the window.
+/// The counts since the window was last adjusted.
 #[derive(Default)]
 struct Seen {
     settled: u32,
@@ -114,7 +114,7 @@ struct Seen {
 }
 
 impl Session {
-    /// Connects, and stands by if somebody else consumes. One that stood by before gives the other consumer the time to come back.
+    /// Connects, and stands by if another consumer exists. A session that stood by before gives the other consumer time to return.
     pub(super) async fn open(
         options: &QueueOptions,
         (bytes_max, is_careful): (usize, bool),
@@ -167,7 +167,8 @@ impl Session {
         })
     }
 
-    /// Consumes, unless it stands by. An error that may pass is told where messages are received: the broker was reached.
+    /// Starts to consume, unless it stands by. A temporary error is returned later, where messages are received, because the broker was
+    /// reached.
     pub(super) async fn consume(&mut self) -> Result<(), Error> {
         if let Consuming::Soon(soon) = &mut self.consuming {
             self.consuming = match soon.as_mut().await {
@@ -187,12 +188,12 @@ impl Session {
         self.has_settled
     }
 
-    /// Tells whether it came to nothing, though there were messages.
+    /// Tells whether no message was settled although there were some.
     pub(super) fn is_barren(&self) -> bool {
         !self.has_settled && (self.waiting > 0 || self.in_flight > 0)
     }
 
-    /// Takes what is there, at most a turn's worth, and tells the broker meanwhile what was settled.
+    /// Returns the messages that arrived, at most `TURN`, and sends acknowledgements meanwhile.
     pub(super) fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Received<Arrived>>, Error>> {
         while self.poll_letter(context).is_ready() {}
         self.poll_tell(context).map_err(Error::broker("settling messages"))?;
@@ -201,7 +202,7 @@ impl Session {
         }
         let mut received = Vec::new();
         loop {
-            // Ahead of the acknowledgements of what is received here: for each the broker would give the old consumer one more.
+            // Before acknowledging messages received here: for each one the broker would send the old consumer another.
             if self.is_misfit && self.may_begin_anew() {
                 self.begin_anew();
             }
@@ -279,17 +280,17 @@ impl Session {
         }
     }
 
-    /// No more dead letters may wait: no more messages are taken.
+    /// Tells whether no more dead letters may wait, so that no more messages are taken.
     fn is_full(&self) -> bool {
         self.letters.len() >= WAITING_MAX || self.letter_bytes >= self.bytes_max
     }
 
-    /// A consumer is there, and dead letters do not hold it up.
+    /// Tells whether a consumer exists and dead letters do not block it.
     fn may_begin_anew(&self) -> bool {
         matches!(self.consuming, Consuming::Now(_)) && !self.is_full()
     }
 
-    /// Has the consumer begin with the window as it is now: that of one which consumes cannot be changed.
+    /// Restarts the consumer with the current window, since the window of a running consumer cannot be changed.
     fn begin_anew(&mut self) {
         self.is_misfit = false;
         self.beside = self.letters.len();
@@ -305,7 +306,7 @@ impl Session {
             let cancelled = channel.basic_cancel(TAG.into(), BasicCancelOptions::default());
             cancelled.await.map_err(Error::broker("changing the prefetch"))?;
             let mut deliveries = Vec::new();
-            // What was on its way to it is ours, and never more than the window.
+            // Messages already sent to the old consumer must be processed. There are never more than the window.
             while let Some(delivery) = poll_fn(|context| Pin::new(&mut old).poll_next(context)).await {
                 deliveries.push(delivery.map_err(Error::broker(CONSUMING))?);
             }
@@ -313,7 +314,7 @@ impl Session {
         }));
     }
 
-    /// Takes note of messages that are settled. A dead one stands aside until it is kept, and holds up none, as long as few do.
+    /// Settles messages. A dead letter waits for its confirm without blocking other messages, within a bound.
     pub(super) async fn settle(&mut self, settled: Vec<Settled<Arrived>>, letters: &Letters) -> Result<(), Error> {
         let settling = || Error::broker("settling messages");
         for Settled { position, outcome } in settled {
@@ -353,7 +354,7 @@ impl Session {
         });
     }
 
-    /// A message is done; `is_first`: none before it waits.
+    /// Acknowledges a message. `is_first` tells that no earlier one waits.
     fn done(&mut self, tag: u64, is_first: bool) {
         match self.to_tell.last_mut() {
             Some(Settle::UpTo(up_to)) if is_first => *up_to = tag,
@@ -362,11 +363,11 @@ impl Session {
         }
     }
 
-    /// Settles a dead letter that has arrived; pending without one.
+    /// Settles a dead letter whose publication ended. Pending if there is none.
     fn poll_letter(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let SentLetter { tag, bytes, fate } = match ready!(self.letters.poll_join_next(context)) {
             Some(Ok(sent)) => sent,
-            // The message stays with the broker, and comes again with the next connection.
+            // The message stays at the broker, which delivers it again over the next connection.
             Some(Err(_)) => return Poll::Ready(()),
             None => return Poll::Pending,
         };
@@ -378,7 +379,7 @@ impl Session {
         Poll::Ready(())
     }
 
-    /// Tells the broker what is settled.
+    /// Sends the acknowledgements.
     fn poll_tell(&mut self, context: &mut Context<'_>) -> lapin::Result<()> {
         loop {
             if let Some(telling) = &mut self.telling {
@@ -401,9 +402,9 @@ impl Session {
             return false;
         }
         self.observe.as_mut().reset(tokio::time::Instant::now() + OBSERVE);
-        // Registers the waker for the next look.
+        // Registers the waker for the next adjustment.
         let _ = self.observe.as_mut().poll(context);
-        // Dead letters that wait take places of the window.
+        // Waiting dead letters occupy places of the window.
         let waiting = self.letters.len().saturating_sub(self.beside);
         let is_crowded = waiting * 2 >= usize::from(self.window.size());
         if self.seen.settled == 0 && !is_crowded {
@@ -414,7 +415,7 @@ impl Session {
         has_changed || is_crowded
     }
 
-    /// Tells the broker everything that is settled, dead letters too.
+    /// Sends all acknowledgements, including those of dead letters.
     pub(super) async fn drain(&mut self) {
         poll_fn(|context| {
             while self.poll_letter(context).is_ready() {}
@@ -439,7 +440,7 @@ fn begin(channel: &Channel, queue: &ShortString, size: u16, single_active: bool)
     }))
 }
 
-/// Begins to consume with a window of this size.
+/// Starts a consumer with a window of this size.
 async fn consume(channel: &Channel, queue: &ShortString, size: u16, single_active: bool) -> Result<Consumer, Error> {
     let failed = || Error::broker(CONSUMING);
     let limited = channel.basic_qos(size, BasicQosOptions::default());
@@ -450,7 +451,7 @@ async fn consume(channel: &Channel, queue: &ShortString, size: u16, single_activ
     };
     let consumer = channel.basic_consume(queue.clone(), TAG.into(), options, FieldTable::default());
     let consumer = consumer.await.map_err(failed())?;
-    // Two that have found it free at the same moment both begin anew, after pauses that differ.
+    // If two find the queue free at the same moment, both start again after different pauses.
     if single_active && look(channel, queue).await?.consumer_count() != 1 {
         let why = "another consumer has begun at the same moment".into();
         return Err(Error::Broker { doing: CONSUMING, why });
@@ -458,8 +459,8 @@ async fn consume(channel: &Channel, queue: &ShortString, size: u16, single_activ
     Ok(consumer)
 }
 
-/// Waits until nobody else consumes the queue. By looking, which no broker refuses, and not by the exclusive consumer alone: of a quorum queue
-/// there is none.
+/// Waits until nobody else consumes the queue. It polls, which every broker allows; an exclusive consumer is not available for quorum
+/// queues.
 async fn until_free(channel: &Channel, queue: &ShortString) -> Result<(), Error> {
     let mut free = 0;
     while free < FREE_LOOKS {
@@ -472,7 +473,7 @@ async fn until_free(channel: &Channel, queue: &ShortString) -> Result<(), Error>
     Ok(())
 }
 
-/// Counts the consumers and messages of a queue.
+/// Returns the numbers of consumers and messages of a queue.
 async fn look(channel: &Channel, queue: &ShortString) -> Result<lapin::Queue, Error> {
     let options = QueueDeclareOptions {
         passive: true,

@@ -1,15 +1,14 @@
-//! The number of messages that may be out unsettled, from how long they take and how large they are: without a clock.
+//! Computes the prefetch from the latency and size of messages, without a clock.
 
 use std::{ops::RangeInclusive, time::Duration};
 
 /// The window of a consumer.
 ///
-/// A message waits here for as long as those before it take. So that the rest waits with the broker and not in memory, the window halves when messages take
-/// longer than wanted; so that there is enough for a batch while a commit is under way, it doubles when they take less than half of that and the
-/// window was full.
+/// A message waits in memory for those before it. The window halves when messages take longer than wanted, so that the rest waits at the
+/// broker instead. It doubles when they take less than half of that and the window was full, so that a batch gathers during a commit.
 ///
-/// AMQP bounds messages and no bytes. So the window is never larger than as many of the largest message lately as fit the bytes there are; before the first
-/// message has shown its size it is one.
+/// AMQP bounds the number of messages, not their bytes. So the window never exceeds the number of the largest recent message that fits the
+/// allowed bytes. Until the first message has shown its size, the window is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     size: u16,
@@ -17,16 +16,16 @@ pub(super) struct Window {
     max: u16,
     latency: Duration,
     bytes_max: usize,
-    /// The largest message, an older one counting for less with each look; 0 before the first.
+    /// The size of the largest recent message, which decays at each observation. 0 before the first message.
     largest: usize,
-    /// The largest message since the last look.
+    /// The size of the largest message since the last observation.
     largest_since: usize,
-    /// The broker was told this size last.
+    /// The size last sent to the broker.
     granted: u16,
 }
 
 impl Window {
-    /// Returns a window between two sizes, for messages that take about this long, and hold at most `bytes_max` together.
+    /// Returns a window between two sizes, for messages with this intended latency and at most `bytes_max` together.
     pub(super) fn new(sizes: &RangeInclusive<u16>, latency: Duration, bytes_max: usize) -> Self {
         let min = (*sizes.start()).max(1);
         let max = (*sizes.end()).max(min);
@@ -42,7 +41,7 @@ impl Window {
         }
     }
 
-    /// Begins with one message, whatever the least is.
+    /// Starts with one message, whatever the least size is.
     pub(super) fn of_one(self) -> Self {
         Self { size: 1, ..self }
     }
@@ -52,13 +51,13 @@ impl Window {
         self.size.min(u16::try_from(fitting).unwrap_or(u16::MAX))
     }
 
-    /// The size that the broker is told now.
+    /// Returns the size to send to the broker now.
     pub(super) fn grant(&mut self) -> u16 {
         self.granted = self.size();
         self.granted
     }
 
-    /// A message of so many bytes came. `true`: the broker is to be told another size before more come.
+    /// Records the size of a message. Returns `true` if the broker must be told another size before more messages arrive.
     pub(super) fn weigh(&mut self, bytes: usize) -> bool {
         let is_first = self.largest == 0;
         self.largest_since = self.largest_since.max(bytes.max(1));
@@ -67,12 +66,12 @@ impl Window {
         if is_first {
             size != self.granted
         } else {
-            // Not with each message that is a little larger: the consumer is made anew for it.
+            // Not for each slightly larger message: the consumer is restarted for a change.
             size <= self.granted / 2
         }
     }
 
-    /// Messages took so long lately, and the window was full meanwhile or was not. `true`: it has another size now.
+    /// Records the recent latency, and whether the window was full. Returns `true` if the size changed.
     pub(super) fn observe(&mut self, took: Duration, was_full: bool) -> bool {
         self.size = if took > self.latency {
             (self.size / 2).max(self.min)

@@ -1,11 +1,11 @@
 use super::{Cost, Value};
 use std::ops::Deref;
 
-/// Items that are copied only when a changed array has another holder.
+/// An array, copied only when it is changed while it has several owners.
 #[derive(Clone, Debug)]
 pub struct Array {
     items: Vec<Value>,
-    /// The cost of the items; kept by every method that changes them.
+    /// The cost of the items, updated by every method that changes them.
     cost: Cost,
 }
 
@@ -14,13 +14,13 @@ impl Array {
         self.cost
     }
 
-    /// Puts a value at the end.
+    /// Appends a value.
     pub fn push(&mut self, value: Value) {
         self.cost.add(0, &value);
         self.items.push(value);
     }
 
-    /// Puts a value at an index; at the length it is appended, beyond it nulls fill the gap.
+    /// Sets the value at an index. An index beyond the end first appends nulls.
     pub(crate) fn set(&mut self, index: usize, value: Value) {
         while self.items.len() <= index {
             self.push(Value::Null);
@@ -30,7 +30,7 @@ impl Array {
         self.items[index] = value;
     }
 
-    /// Takes the value at an index out, to be changed and `set` again; null stays.
+    /// Takes the value out at an index, to be changed and `set` again. Leaves null.
     pub(crate) fn take(&mut self, index: usize) -> Value {
         let Some(item) = self.items.get_mut(index) else {
             return Value::Null;

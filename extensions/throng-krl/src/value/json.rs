@@ -6,8 +6,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// Whole numbers of up to 63 bits are written without a fraction; functions and regular expressions as their text,
-/// what is undefined as null. Only
+/// Writes whole numbers of up to 63 bits without a fraction, functions and regular expressions as their text, and undefined as null. Only
 /// [`to_json`](Value::to_json) writes all numbers as JavaScript does.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -103,19 +102,19 @@ impl<'de> Visitor<'de> for ValueVisitor {
 }
 
 impl Value {
-    /// The value that JSON text stands for; none if it is no JSON, or nests too deeply.
+    /// Parses JSON. Returns `None` if the text is not JSON or nests too deeply.
     #[must_use]
     pub fn from_json(text: &str) -> Option<Value> {
         serde_json::from_str(text).ok()
     }
 
-    /// The value as JSON, on one line, as JavaScript writes it.
+    /// Returns the value as JSON on one line, as JavaScript writes it.
     #[must_use]
     pub fn to_json(&self) -> String {
         self.to_json_indented(0)
     }
 
-    /// The value as JSON, every item on a line of its own, indented by so many blanks a level; on one line without any.
+    /// Returns the value as JSON with each item on its own line, indented by this many blanks a level. With 0 it is one line.
     #[must_use]
     pub(crate) fn to_json_indented(&self, indent: usize) -> String {
         let mut out = Vec::new();
@@ -123,7 +122,8 @@ impl Value {
         String::from_utf8(out).unwrap_or_default()
     }
 
-    /// Writes the value; what is in it stands on this level. Values nest only so deep.
+    /// Writes the value with its items at this level. The recursion is bounded, since values nest at most
+    /// [`NESTING_MAX`](super::NESTING_MAX) deep.
     fn write_json(&self, out: &mut Vec<u8>, indent: usize, level: usize) {
         let separate = |out: &mut Vec<u8>, place: usize, level: usize| {
             if place > 0 {
@@ -169,7 +169,7 @@ impl Value {
 }
 
 fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Nothing fails to be written to a vector.
+    // Writing to a vector cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 

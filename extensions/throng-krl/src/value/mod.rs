@@ -1,8 +1,8 @@
-//! Values of the language: what a variable, an attribute, an argument or a directive's option can be.
+//! Values of the language: variables, attributes, arguments and options of directives.
 //!
-//! A copy is cheap: strings, arrays and maps are shared, and copied only when one of several owners changes them. Every array and map
-//! knows how deep it nests and what it weighs, so that the machine can refuse a value before anything walks over all of it: values share
-//! their parts, and one made of a few kilobytes can stand for gigabytes when it is written out.
+//! A clone is cheap: strings, arrays and maps are shared, and copied only when one of several owners changes them. Every array and map
+//! stores its depth and its cost. So the machine can refuse a value without walking over it: values share parts, and one made of a few
+//! kilobytes can be gigabytes when written out.
 
 mod array;
 mod convert;
@@ -28,11 +28,11 @@ pub const NESTING_MAX: u16 = 200;
 /// A value of KRL; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// No value, as in JSON. What is not a number (0/0) is null too.
+    /// No value, as in JSON. Also a number that is not one (0/0).
     #[default]
     Null,
-    /// No value either, but as a program has it: the literal `null`, an argument or a setting that is missing. The same as null wherever the
-    /// language looks at it, and left out of a map that leaves the program.
+    /// No value in a program: the literal `null`, a missing argument or setting. The language treats it as null, except that it is left out
+    /// of a map that leaves the program.
     Undefined,
     /// True or false.
     Boolean(bool),

@@ -1,4 +1,4 @@
-/// A number as JavaScript writes it: `5`, `0.1`, `1e+21`, `1.5e-7`.
+/// Returns a number as JavaScript prints it: `5`, `0.1`, `1e+21`, `1.5e-7`.
 #[must_use]
 pub fn format_number(number: f64) -> String {
     if number.is_nan() {
@@ -38,7 +38,7 @@ fn place_point(digits: &str, exponent: i32) -> String {
     format!("{first}{point}{rest}e{sign}{}", exponent.abs())
 }
 
-/// The number a text stands for, as JavaScript converts one: blanks around it do not count, nothing is 0, `0x`, `0o` and `0b` are known.
+/// Parses a number as JavaScript converts a text: surrounding blanks are ignored, an empty text is 0, `0x`, `0o` and `0b` are prefixes.
 pub(super) fn parse_number(text: &str) -> Option<f64> {
     let text = text.trim();
     if text.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn parse_number(text: &str) -> Option<f64> {
             return parse_digits(digits, radix);
         }
     }
-    // Rust also knows `inf`, `nan` and their kin.
+    // Rust also parses `inf`, `nan` and the like.
     let is_decimal = text
         .bytes()
         .all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));
@@ -58,7 +58,7 @@ pub(super) fn parse_number(text: &str) -> Option<f64> {
         .filter(|number: &f64| is_decimal && number.is_finite())
 }
 
-/// Returns the number of which a text holds the digits, in this radix; there must be a digit.
+/// Parses digits of this radix; there must be at least one.
 pub(super) fn parse_digits(digits: &str, radix: u32) -> Option<f64> {
     if digits.is_empty() {
         return None;

@@ -1,10 +1,10 @@
-//! Reaching into a value by a path of keys, as `{[...]}`, `get`, `set`, `put` and `delete` do, and entity variables.
+//! Access to a value by a path of keys, for `{[...]}`, `get`, `set`, `put`, `delete` and entity variables.
 
 use super::map::array_index;
 use super::{Array, Map, Value};
 use std::sync::Arc;
 
-/// The keys of a path: an array's items as text, or the one key that anything else is.
+/// Returns the keys of a path: an array's items as text, or any other value as the only key.
 pub(crate) fn path_of(path: &Value) -> Vec<Arc<str>> {
     match path {
         Value::Array(keys) => keys.iter().map(Value::to_text).collect(),
@@ -12,13 +12,13 @@ pub(crate) fn path_of(path: &Value) -> Vec<Arc<str>> {
     }
 }
 
-/// The index of an array that a key is.
+/// Parses a key as an array index.
 fn index_of(key: &str) -> Option<usize> {
     array_index(key).and_then(|index| usize::try_from(index).ok())
 }
 
 impl Value {
-    /// The value of a key of a map, or at an index of an array.
+    /// Returns the value at a key of a map or an index of an array.
     #[must_use]
     pub fn child(&self, key: &str) -> Option<&Value> {
         match self {
@@ -28,15 +28,15 @@ impl Value {
         }
     }
 
-    /// The value at the end of a path; null where there is none, or what is there is undefined.
+    /// Returns the value at the end of a path; null if there is none or it is undefined.
     #[must_use]
     pub fn at_path(&self, path: &[Arc<str>]) -> Value {
         let found = path.iter().try_fold(self, |value, key| value.child(key));
         found.filter(|value| !value.is_null()).cloned().unwrap_or_default()
     }
 
-    /// Tells whether something can be set at the end of a path: an array on the way has room for indices only, and what is set there elsewhere is lost,
-    /// as in the original.
+    /// Tells whether a value can be set at the end of a path. In an array only indices can be set; any other key is lost, as in
+    /// pico-engine.
     #[must_use]
     pub fn has_place_for(&self, path: &[Arc<str>]) -> bool {
         let mut value = Some(self);
@@ -47,9 +47,8 @@ impl Value {
         })
     }
 
-    /// Sets the value at the end of a path. What is missing on the way is made: an array where the next key is an index, a map elsewhere.
-    /// What is shared with others is copied, nothing else.
-    /// What is neither array nor map counts as an empty map; an empty path changes nothing.
+    /// Sets the value at the end of a path. Missing values on the way are created: an array if the next key is an index, else a map. Only
+    /// shared values are copied. A value that is neither array nor map is replaced by a map. An empty path changes nothing.
     pub fn set_at_path(&mut self, path: &[Arc<str>], value: Value) {
         if path.is_empty() {
             return;
@@ -65,7 +64,7 @@ impl Value {
             *self = value;
             return;
         };
-        // An array far longer than what is in it would be nearly all nulls: such a key makes it a map.
+        // An index far beyond the end would fill the array with nulls, so the array becomes a map.
         let fits = |array: &Array| index_of(key).is_some_and(|index| index <= array.len() + 1000);
         match self {
             Value::Map(_) => {}
@@ -92,7 +91,7 @@ impl Value {
         }
     }
 
-    /// Removes what is at the end of a path; in an array null stays in its place.
+    /// Removes the value at the end of a path. In an array, null takes its place.
     pub fn remove_at_path(&mut self, path: &[Arc<str>]) {
         let Some((key, rest)) = path.split_first() else {
             return;
@@ -125,7 +124,7 @@ impl Value {
     }
 }
 
-/// An array's items by their indices.
+/// Returns an array's items by their indices.
 pub(crate) fn array_as_map(array: &[Value]) -> Map {
     let entries = array.iter().enumerate();
     entries

@@ -1,4 +1,4 @@
-//! Asking for a call, as part of a command.
+//! A command's request for a call.
 
 use super::{
     Call, CallCommand, CallId, CallsOf, OnCallOutcome, Outside,
@@ -8,7 +8,7 @@ use crate::model::{Entity, Sent, Turn};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{marker::PhantomData, time::Duration};
 
-/// A call that the command asks for: it is made once the command is durable. The methods change the worker's defaults.
+/// A call that the command asks for. It is made once the command is durable. The methods change the worker's defaults.
 pub struct Calling<'t, W> {
     call: CallId,
     sent: &'t mut Vec<Sent>,
@@ -25,13 +25,13 @@ impl<W: Outside> Calling<'_, W> {
         }
     }
 
-    /// The call's id, to recognize its outcome or to cancel it.
+    /// Returns the call's id, by which its outcome is recognized and the call can be cancelled.
     #[must_use]
     pub fn id(&self) -> CallId {
         self.call
     }
 
-    /// Gives the call up after this time: its outcome is then that nothing was sent, or that it is not known.
+    /// Gives the call up after this time. Its outcome is then `Refused` if nothing was sent, else `Unknown`.
     pub fn within(mut self, time: Duration) -> Self {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let mut deadline = None;
@@ -47,14 +47,14 @@ impl<W: Outside> Calling<'_, W> {
         self
     }
 
-    /// Makes no second attempt once one may have reached the provider: for providers that know no keys. After a crash at that moment the
-    /// outcome is not known.
+    /// Makes no second attempt once one may have reached the provider: for providers without idempotency keys. The price: a crash during
+    /// the attempt leaves the outcome unknown.
     pub fn once(mut self) -> Self {
         self.set(|begin| begin.once = true);
         self
     }
 
-    /// Makes the call once all calls in order have their outcomes that this entity has asked of the worker before.
+    /// Makes the call only once every earlier in-order call of this entity to the worker has its outcome.
     pub fn in_order(mut self) -> Self {
         let mut joins = None;
         self.set(|begin| {
@@ -101,8 +101,8 @@ impl<E: Entity> Turn<'_, E> {
         }
     }
 
-    /// Cancels a call. Nothing was sent: its outcome is that. Else no further attempt is made, and the outcome is what the one under way
-    /// comes to.
+    /// Cancels a call. If nothing was sent, its outcome is `Refused`. Otherwise no further attempt is made, and the attempt under way
+    /// decides the outcome.
     pub fn cancel_call<W: Outside>(&mut self, call: CallId)
     where
         E: OnCallOutcome<W>,
@@ -110,7 +110,8 @@ impl<E: Entity> Turn<'_, E> {
         self.send::<Call<W>>(call, CallCommand::Cancel {});
     }
 
-    /// Random bits that neither the provider can trace to [`unguessable`](Self::unguessable), nor a later command repeats.
+    /// Returns random bits that no other command gets. A provider that sees them cannot compute [`unguessable`](Self::unguessable) from
+    /// them.
     fn random_bits(&self) -> u128 {
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&self.unguessable().to_le_bytes());

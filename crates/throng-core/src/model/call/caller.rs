@@ -1,13 +1,13 @@
-//! The calls of one entity: their ids begin alike, so they stand side by side in the store.
+//! The ids of one entity's calls. They share a prefix, so the store finds all calls of an entity in one range.
 
 use super::CallId;
 use serde::Deserialize;
 use throng_journal::StoredEvent;
 
-/// The bits of a call's id that are a hash of its caller's address. The rest is random.
+/// The bits of a call's id that hash its caller's address. The other bits are random.
 const CALLER_BITS: u32 = 48;
 const RANDOM: u128 = u128::MAX >> CALLER_BITS;
-/// Four bits are a digit.
+/// A hexadecimal digit holds four bits.
 const PREFIX_DIGITS: usize = CALLER_BITS as usize / 4;
 
 /// Finds the calls of an entity.
@@ -23,7 +23,7 @@ struct Begun {
 }
 
 impl CallsOf {
-    /// The calls of the entity of this kind and id.
+    /// Returns the calls of the entity of this kind and id.
     #[must_use]
     pub fn new(kind: &str, id: &str) -> Self {
         let line = CallId(xxhash_rust::xxh3::xxh3_128(format!("{kind}/{id}").as_bytes()));
@@ -33,7 +33,7 @@ impl CallsOf {
         }
     }
 
-    /// The first digits of the ids of its calls, and of its lines.
+    /// Returns the digits that the ids of its calls and of its lines begin with.
     #[must_use]
     pub fn prefix(&self) -> String {
         let mut digits = self.line.to_string();
@@ -41,14 +41,14 @@ impl CallsOf {
         digits
     }
 
-    /// The line in which its calls in order wait, one of each worker.
+    /// Returns the id of the entity's line: the queue of its in-order calls. Each worker has one of this id.
     #[must_use]
     pub fn line(&self) -> CallId {
         self.line
     }
 
-    /// Tells by the first events of a call with the [prefix](Self::prefix) whether this entity has made it. Where the first of them are gone,
-    /// the prefix has to do.
+    /// True if this entity made the call that begins with these events. If its first events are no longer stored, the
+    /// [prefix](Self::prefix) alone decides.
     #[must_use]
     pub fn has_made(&self, first: &[StoredEvent]) -> bool {
         match first.iter().find(|event| &*event.name == "begun") {

@@ -23,7 +23,7 @@ pub struct Begin {
     pub(super) within_micros: u64,
     /// No second attempt is made.
     pub(super) once: bool,
-    /// The line in which the call waits for those before it.
+    /// The line (queue of in-order calls) in which the call waits for those before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<CallId>,
 }
@@ -40,27 +40,27 @@ impl Begin {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 pub enum CallCommand {
-    /// An entity asks for it.
+    /// The first command: an entity asks for the call.
     Begin(Begin),
-    /// A call joins this line: one after the other is made.
+    /// A call joins this line. The calls of a line are made one after the other.
     Join {
-        /// The call that joins: its entity is asked once it is first.
+        /// The call that joins. It is admitted once it is first in the line.
         call: CallId,
-        /// The deadline of the call: the line passes over it some time later.
+        /// The deadline of the call. If it has not left some time later, the line passes over it.
         until: Timestamp,
     },
     /// A call of this line has its outcome.
     Leave {
-        /// The call that no other one waits for any more.
+        /// The call that left: later ones need not wait for it.
         call: CallId,
     },
-    /// The calls before it in its line have their outcomes.
+    /// All earlier calls in its line have their outcomes.
     Admit {},
     /// The entity wants no further attempt.
     Cancel {},
     /// The timer is due.
     Look {},
-    /// Calls wait for a permit of this address' owner. Nothing is recorded.
+    /// Other engines offer calls to the owner of this permit's shard. Nothing is recorded.
     Offer {
         /// Calls that are ready, of any owner.
         calls: Vec<CallOffer>,
@@ -120,7 +120,7 @@ pub enum CallReply {
     },
     /// An operator has given it up, and the outcome is on its way to the entity.
     GivenUp {
-        /// An attempt may have reached the provider: the outcome is `Unknown`, else `Refused`.
+        /// True if an attempt may have reached the provider. The outcome is then `Unknown`, else `Refused`.
         is_sent: bool,
     },
 }
@@ -139,7 +139,7 @@ pub enum CallReject {
     /// An attempt is under way.
     #[error("an attempt of this call is under way")]
     UnderWay {},
-    /// The entity was told the outcome.
+    /// The outcome was told to the entity already.
     #[error("this call has its outcome")]
     Over {},
 }
@@ -155,7 +155,7 @@ impl Rejection for CallReject {
     }
 }
 
-/// A request as JSON. One that cannot be written fails the command that makes the call, once that is recorded.
+/// A request as JSON. If the request cannot be written as JSON, the command that makes the call fails when it is recorded.
 #[derive(Deserialize)]
 #[serde(from = "Value")]
 pub(super) struct Request(Result<Value, String>);

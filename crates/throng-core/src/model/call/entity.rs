@@ -1,4 +1,4 @@
-//! The entity that a call is: one for each, of a kind for each worker.
+//! Calls as entities: each call is an entity, and the calls of a worker are one kind.
 
 use super::{
     CallCommand, CallEvent, CallId, CallOffer, CallOutcome, CallReject, CallReply, LATE, OUTCOME, Outside,
@@ -15,7 +15,7 @@ use std::{any::Any, borrow::Cow, marker::PhantomData, str, time::Duration};
 const PREFIX: &str = "call-";
 const KIND_BYTES_MAX: usize = 64;
 
-/// The worker whose calls are entities of this kind.
+/// Returns the name of the worker whose calls are entities of this kind.
 #[must_use]
 pub fn worker_of(kind: &str) -> Option<&str> {
     kind.strip_prefix(PREFIX)
@@ -58,10 +58,10 @@ const fn kind_text(name: &str) -> [u8; KIND_BYTES_MAX] {
 impl<W: Outside> Call<W> {
     const TEXT: &'static [u8] = &kind_text(W::NAME);
 
-    /// The topic on which a call says that a worker may begin an attempt.
+    /// The topic on which a call announces that an attempt may begin.
     pub const READY: Topic<CallOffer> = Topic::new(Self::KIND);
 
-    /// The address of one of the worker's permits: the engine that owns its shard may have one more attempt under way.
+    /// Returns the address of one of the worker's permits. The engine that owns its shard may have one more attempt under way.
     #[must_use]
     pub fn permit(number: usize) -> CallId {
         CallId(xxhash_rust::xxh3::xxh3_128(format!("permit {number}").as_bytes()))
@@ -69,7 +69,7 @@ impl<W: Outside> Call<W> {
 }
 
 impl<W: Outside> Call<W> {
-    /// A hash of the request's destination, after these events. A request that cannot be read has none.
+    /// Returns the hash of the request's destination, as it is after these events; 0 if it has none or cannot be read.
     fn destination(&self, events: &[CallEvent]) -> u64 {
         let begun = events.iter().find_map(|event| match event {
             CallEvent::Begun { request, .. } => Some(request),
@@ -107,7 +107,7 @@ impl<W: Outside> Entity for Call<W> {
     }
 
     fn recreates(command: &CallCommand) -> bool {
-        // A line ends when it is empty.
+        // A line ends when it is empty; these begin it anew.
         matches!(command, CallCommand::Join { .. } | CallCommand::Leave { .. })
     }
 
@@ -173,7 +173,7 @@ impl<W: Outside> Entity for Call<W> {
 }
 
 impl<W: Outside> Turn<'_, Call<W>> {
-    /// Sends the entity that made the call what came of it, as the outcome of a request is sent.
+    /// Sends the call's outcome to the entity that made the call, in the form of a request's outcome.
     fn tell_caller(&mut self, (kind, id): &(String, String), note: &str, outcome: &CallOutcome<Value, Value>) {
         let outcome = serde_json::value::to_raw_value(outcome).expect("it was made of JSON");
         let outcome = RequestOutcome {

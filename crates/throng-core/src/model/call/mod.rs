@@ -1,4 +1,4 @@
-//! Calls of providers outside: the worker that makes them, and the entities that ask for them and hear their outcome.
+//! Calls of outside providers: the worker that makes them, and the entities that ask for them and get their outcome.
 
 mod begin;
 mod caller;
@@ -21,42 +21,42 @@ use crate::trace_context::TraceContext;
 use serde::{Deserialize, Serialize};
 use std::{fmt, future::Future, str::FromStr, time::Duration};
 
-/// A worker: makes the calls that entities ask of one provider outside. It runs beside the engine, and may take its time.
+/// A worker: it makes the calls that entities ask of one outside provider. It runs beside the engine, and may take its time.
 ///
-/// A call is recorded with the command that asks for it, and made at least once, also after a crash. Each attempt carries the same
-/// [key](Attempt::key), by which the provider tells a second attempt from a second call.
+/// A call is recorded with the command that asks for it, and is made at least once, also after a crash. Each attempt carries the same
+/// [key](Attempt::key), so that the provider can tell a second attempt from a second call.
 pub trait Outside: Send + Sync + 'static {
-    /// 1 to 59 of `[a-z0-9-]`: its calls are entities of the kind `call-NAME`. Never change it.
+    /// The worker's name, 1 to 59 of `[a-z0-9-]`. Its calls are entities of the kind `call-NAME`. Never change it.
     const NAME: &'static str;
-    /// Attempts under way at once, in all engines of the service together.
+    /// The most attempts under way at once, in all engines of the service together.
     const CONCURRENCY: usize = 16;
-    /// The number of attempts that all engines together begin in such a time, evenly spaced. Without one there is no bound.
+    /// The most attempts that begin in this time, in all engines together, evenly spaced. `None`: no bound.
     const RATE: Option<(u32, Duration)> = None;
-    /// Attempts after the first that come to no answer, in one engine: so many for a hundred first attempts, and so many a second besides.
+    /// The most repeated attempts of one engine: the first number per hundred first attempts, and the second per second.
     const RETRIES: (u32, u32) = (20, 1);
-    /// Attempts in a row without an answer, after which no attempt is made for a pause; 0 is never. Also where half of the attempts of
-    /// ten seconds have none, and there were so many.
+    /// The number of attempts in a row without an answer after which the circuit breaker opens, and no attempt is made for a pause. It
+    /// also opens if half of the attempts of ten seconds have no answer, and there were at least this many. 0: never.
     const BREAKER: u32 = 10;
     /// The time one attempt may take.
     const TIMEOUT: Duration = Duration::from_secs(30);
-    /// The time until a call is given up, where the entity does not say.
+    /// The time until a call is given up, unless the entity sets [another](Calling::within).
     const WITHIN: Duration = Duration::from_secs(3_600);
-    /// The pause after the first attempt without an answer; it doubles, up to the second.
+    /// The pause after the first attempt without an answer, and the longest pause. It doubles with each attempt.
     const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
-    /// Returns the part of the provider that a request goes to, for example a host. One that hangs leaves places to the others: it has at most
-    /// as many as are free.
+    /// Returns the part of the provider that a request goes to, for example a host. A destination that hangs cannot take every place of the
+    /// worker: it holds at most as many as are left free for the others.
     const DESTINATION: Option<fn(&Self::Request) -> String> = None;
-    /// The request. It stands in the journal: it holds no secrets.
+    /// The request. It is recorded in the journal, so it must hold no secrets.
     type Request: Message;
-    /// The answer of a provider that did it.
+    /// The answer of a provider that did what was asked.
     type Answer: Message;
-    /// The answer of a provider that will not do it.
+    /// The answer of a provider that refused.
     type Failure: Message;
 
     /// Makes one attempt.
     ///
     /// # Errors
-    /// [`CallError`]: the provider's "no", or that there was no answer.
+    /// The [`CallError`] variant tells the provider's refusal from a missing answer, and whether the provider may have done it.
     fn call(
         &self,
         request: Self::Request,
@@ -67,21 +67,21 @@ pub trait Outside: Send + Sync + 'static {
 /// An attempt of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The call that it is an attempt of.
+    /// The call's id.
     pub call: CallId,
     /// The number of the attempt: 1, 2, 3, …
     pub number: u32,
     /// The engine's time when the attempt began.
     pub begun: Timestamp,
-    /// The time at which the entity is told that the outcome is not known.
+    /// The time at which the call is given up: its entity then gets an outcome in any case.
     pub deadline: Timestamp,
     /// The span of this attempt, if its trace is recorded. A provider that takes part in the trace gets it as the header field `traceparent`.
     pub trace: Option<TraceContext>,
 }
 
 impl Attempt {
-    /// The idempotency key: 32 hexadecimal digits, the same for each attempt of the call. The first 12 are a hash of the caller's kind and id,
-    /// the others are random.
+    /// Returns the idempotency key: 32 hexadecimal digits, the same for each attempt of the call. The first 12 hash the caller's kind and
+    /// id, the others are random.
     #[must_use]
     pub fn key(&self) -> String {
         self.call.to_string()
@@ -94,19 +94,19 @@ impl Attempt {
 pub struct CallOffer {
     /// The call that may be attempted now.
     pub call: CallId,
-    /// Attempts that were begun before.
+    /// The number of attempts begun so far.
     pub attempts: u32,
-    /// Another engine has sent it on, as it has no permit.
+    /// True if another engine, which has no permit, has forwarded it.
     pub is_forwarded: bool,
-    /// A hash of its [destination](Outside::DESTINATION); 0: it has none.
+    /// The hash of its [destination](Outside::DESTINATION); 0 if it has none.
     #[serde(default)]
     pub destination: u64,
 }
 
-/// The reason why an attempt has no answer.
+/// The reason why an attempt did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError<F> {
-    /// The provider has decided that it will not do it. This is the call's outcome.
+    /// The provider has refused. This is the call's outcome.
     #[error("the provider refused")]
     Failed(F),
     /// Nothing has reached the provider. The call is tried again.
@@ -115,7 +115,7 @@ pub enum CallError<F> {
     /// The provider may have done it. The call is tried again under the same key, unless it is made [once](Calling::once).
     #[error("in doubt: {0}")]
     InDoubt(String),
-    /// The provider asks for a pause. The call is tried again after it, or given up where its deadline comes first.
+    /// The provider asks for a pause. The call is tried again after it, or given up if its deadline comes first.
     #[error("{why}; tried again after {after:?}")]
     RetryAfter {
         /// The shortest pause before the next attempt.
@@ -127,7 +127,7 @@ pub enum CallError<F> {
     },
 }
 
-/// A call's id, and its idempotency key: 48 bits of a hash of its caller's kind and id, and 80 random ones.
+/// A call's id and idempotency key: 48 bits hash its caller's kind and id, 80 are random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CallId(u128);

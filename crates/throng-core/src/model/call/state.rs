@@ -1,4 +1,4 @@
-//! A call from its beginning to its outcome: decided without a clock, a journal or a worker at hand.
+//! A call's state machine, from its beginning to its outcome. It has no clock, journal or worker.
 
 use super::{
     AttemptResult, CallCommand, CallId, CallOffer, CallOutcome, CallReject, CallReply, Outside, command::Begin,
@@ -14,13 +14,13 @@ use std::{
     time::Duration,
 };
 
-/// The time beyond its limit after which an attempt without result is given up: its process is gone.
+/// The time beyond an attempt's limit after which its process is taken to be gone.
 const GRACE: Duration = Duration::from_secs(10);
-/// The time for which an answer is waited for that comes after the outcome was told.
+/// The time after the outcome during which a late answer is still accepted.
 const LATE_MAX: Duration = Duration::from_secs(86_400);
-/// A call that no worker has begun is offered again after a sixteenth of its age, within these bounds.
+/// The bounds of the interval at which a call that no worker has begun is offered again: a sixteenth of its age.
 const OFFER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
-/// The time beyond its deadline after which a line passes over a call that has not left it: it is quarantined, or was erased.
+/// The time after its deadline at which a line passes over a call that has not left it, because it is quarantined or was erased.
 const PASSED_OVER: Duration = Duration::from_secs(60);
 
 /// Events of a call.
@@ -34,7 +34,7 @@ pub enum CallEvent {
         caller: (String, String),
         /// The request as JSON of the worker's type.
         request: Value,
-        /// The time of that.
+        /// The time of the entity's command.
         at: Timestamp,
         /// The time at which it is given up.
         deadline: Timestamp,
@@ -66,23 +66,23 @@ pub enum CallEvent {
     },
     /// The calls before it have their outcomes.
     Admitted {
-        /// The time of that.
+        /// The time of the admission.
         at: Timestamp,
     },
     /// An attempt is under way.
     AttemptBegun {
         /// The number of the attempt, from 1.
         attempt: u32,
-        /// The time at which the process that makes it is taken to be gone.
+        /// The time from which the process that makes the attempt is taken to be gone.
         until: Timestamp,
     },
-    /// An attempt has come to no answer.
+    /// An attempt ended without an answer.
     AttemptEnded {
         /// The number of the attempt, from 1.
         attempt: u32,
         /// The provider may have done it.
         is_sent: bool,
-        /// The worker has said so; else an answer may still come.
+        /// True if the worker reported it. If not, an answer may still come.
         is_reported: bool,
         /// The worker's words.
         why: String,
@@ -91,16 +91,16 @@ pub enum CallEvent {
     },
     /// The entity wants no further attempt.
     Cancelled {},
-    /// An operator has the next attempt made without the rest of the pause.
+    /// An operator had the rest of the pause skipped.
     Hastened {
-        /// The time of that.
+        /// The time of the operator action.
         at: Timestamp,
         /// The name under which the operator is known.
         by: String,
         /// The reason, if one was given.
         reason: String,
     },
-    /// An operator wants no further attempt, and no result of the one under way.
+    /// An operator gave the call up: no further attempt is made, and the result of the one under way is ignored.
     GivenUp {
         /// The name under which the operator is known.
         by: String,
@@ -111,12 +111,12 @@ pub enum CallEvent {
     Settled {
         /// The outcome that the entity's command carries.
         outcome: CallOutcome<Value, Value>,
-        /// The time until which a later answer is waited for; without, none can come.
+        /// The time until which a late answer is accepted; `None` if none can come.
         late_until: Option<Timestamp>,
     },
-    /// The entity is told of an answer that came after the outcome.
+    /// The entity gets an answer that came after the outcome.
     AnsweredLate {
-        /// The answer: that it was done, or will not be.
+        /// The late answer: `Answered` or `Failed`.
         answer: CallOutcome<Value, Value>,
     },
 }
@@ -141,11 +141,11 @@ enum Stage {
     None,
     /// The call waits for those before it in its line.
     InLine,
-    /// A worker may begin an attempt from this time on.
+    /// A worker may begin an attempt at this time or later.
     Ready(Timestamp),
     /// An attempt is under way, until this time at most.
     UnderWay(u32, Timestamp),
-    /// The outcome was told; until this time an answer may come.
+    /// The entity has the outcome. A late answer is accepted until this time.
     Told(Timestamp),
     Over,
 }
@@ -167,16 +167,16 @@ pub(super) struct CallState {
     trace: Option<Box<TraceContext>>,
     /// Attempts that were begun.
     attempts: u32,
-    /// Attempts of these that may have reached the provider.
+    /// The number of these that may have reached the provider.
     sent: u32,
-    /// Attempts of which no worker has said what came of them.
+    /// The numbers of the attempts that no worker has reported the end of.
     open: Vec<u32>,
     stage: Stage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     line: Option<CallId>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_admitted: bool,
-    /// The calls in this line, with their deadlines. The first one is made.
+    /// The calls in this line, with their deadlines. Only the first one is made.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     calls: VecDeque<(CallId, Timestamp)>,
     /// Calls that left this line before they joined.
@@ -188,18 +188,18 @@ pub(super) struct CallState {
 #[derive(Debug, Default)]
 pub(super) struct CallEffects {
     pub(super) events: Vec<CallEvent>,
-    /// The caller hears of these.
+    /// The outcome that the caller gets.
     pub(super) told: Option<CallOutcome<Value, Value>>,
     pub(super) is_late: bool,
-    /// The call that its line may make next.
+    /// The first call of the line, which may be made now.
     pub(super) admits: Option<CallId>,
-    /// The line that hears that this call has its outcome.
+    /// The line that this call leaves.
     pub(super) leaves: Option<CallId>,
-    /// When to look at it again.
+    /// The time of the next look.
     pub(super) look: Option<Timestamp>,
     /// A worker may begin an attempt.
     pub(super) is_ready: bool,
-    /// Other calls for which a worker here may begin an attempt.
+    /// Offers for other calls, on which a worker here may begin an attempt.
     pub(super) offers: Vec<CallOffer>,
     pub(super) ends: bool,
     pub(super) reply: CallReply,
@@ -209,9 +209,9 @@ pub(super) struct CallEffects {
 pub(super) struct Policy {
     pub(super) timeout: Duration,
     pub(super) pause: (Duration, Duration),
-    /// The pause that the provider asks for.
+    /// The pause that the provider asked for.
     pub(super) after: Duration,
-    /// The provider may know calls begun before this time otherwise than the journal does: that was restored from a copy.
+    /// The time at which a restored journal was first served. The provider may know more about calls begun before it than the journal does.
     pub(super) restored_at: Option<Timestamp>,
 }
 
@@ -225,7 +225,7 @@ impl Policy {
         }
     }
 
-    /// The time of the next attempt after so many: between half of the pause and all of it, and not before the provider's own pause.
+    /// Returns the time of the next attempt: after half to all of the pause, and not before the provider's own pause has passed.
     fn again(&self, attempts: u32, now: Timestamp, entropy: u128) -> Timestamp {
         let doubled = 1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
         let pause = self.pause.0.saturating_mul(doubled).min(self.pause.1);
@@ -366,7 +366,7 @@ impl CallState {
         }
     }
 
-    /// A line whose first call has left.
+    /// Removes the first call of a line, and admits the next.
     fn goes_on(
         &self,
         step: CallEffects,
@@ -382,7 +382,7 @@ impl CallState {
         }
     }
 
-    /// The timer of a line is due.
+    /// Handles the timer of a line.
     fn look_at_line(&self, now: Timestamp) -> CallEffects {
         let is_over = |(_, until): &&(CallId, Timestamp)| until.after(PASSED_OVER) <= now;
         let over = self.calls.iter().take_while(is_over);
@@ -392,7 +392,7 @@ impl CallState {
                 look: Some(until.after(PASSED_OVER)),
                 ..CallEffects::default()
             },
-            // Calls that left and never joined are forgotten.
+            // Calls that left but never joined are forgotten.
             (None, true) => CallEffects {
                 ends: true,
                 ..CallEffects::default()
@@ -450,7 +450,7 @@ impl CallState {
             AttemptResult::NotSent(why) => return self.unanswered(attempt, (false, true), why, policy, moment),
             AttemptResult::InDoubt(why) => return self.unanswered(attempt, (true, true), why, policy, moment),
         };
-        // Another attempt may have done what this one was refused.
+        // This attempt was refused; another one may have been accepted.
         let others_may_answer = self.open.len() > 1;
         if let Stage::Told(_) = self.stage {
             if others_may_answer && matches!(answer, CallOutcome::Failed(_)) {
@@ -469,7 +469,7 @@ impl CallState {
         Self::settle(Vec::new(), answer, may_come, moment.0)
     }
 
-    /// An attempt has come to no answer.
+    /// Records that an attempt ended without an answer.
     fn unanswered(
         &self,
         attempt: u32,
@@ -557,7 +557,7 @@ impl CallState {
         }
     }
 
-    /// An operator wants the next attempt now.
+    /// Has the next attempt made now, for an operator.
     fn hasten(&self, (by, reason): (String, String), now: Timestamp) -> Result<CallEffects, CallReject> {
         match self.stage {
             Stage::Ready(_) => Ok(CallEffects {
@@ -572,7 +572,7 @@ impl CallState {
         }
     }
 
-    /// An operator gives it up.
+    /// Gives the call up, for an operator.
     fn give_up(&self, (by, reason): (String, String), now: Timestamp) -> Result<CallEffects, CallReject> {
         if !matches!(self.stage, Stage::InLine | Stage::Ready(_) | Stage::UnderWay(..)) {
             return Err(CallReject::Over {});
@@ -585,7 +585,7 @@ impl CallState {
         })
     }
 
-    /// A timer is due.
+    /// Handles the timer of a call.
     fn look(&self, policy: &Policy, (now, entropy): (Timestamp, u128)) -> CallEffects {
         match self.stage {
             Stage::UnderWay(attempt, until) if now >= until => {

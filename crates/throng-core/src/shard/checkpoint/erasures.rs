@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use throng_journal::{Address, Position, Record};
 
-/// The name of the record that says that an entity was erased.
+/// The name of the record that marks an entity as erased.
 pub(crate) const ERASED: &str = "Erased";
 
 /// The options for recording an entity's state in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recording {
-    /// The entity is dropped if it ended with this event and was not created anew since.
+    /// The entity is dropped if this event is its end and it was not created anew since.
     pub ended: u64,
-    /// The state already in the log is enough unless the entity has had more events than this.
+    /// A state in the log suffices if the entity has had no events beyond this one.
     pub enough: Option<u64>,
-    /// Nothing is recorded: the result only says what would be.
+    /// True if nothing is recorded, and the result only says what would be.
     pub is_dry: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct Recording {
 pub enum Recorded {
     /// The entity has to be loaded first.
     Load,
-    /// The log holds the state after this event, from the commit of this number on.
+    /// The log holds the state after this event, from this commit on.
     State {
         /// The number of its last event.
         seq: u64,
@@ -34,30 +34,30 @@ pub enum Recorded {
         /// The number of its last event.
         seq: u64,
     },
-    /// The entity has ended with this event, and nothing is kept of it from here on.
+    /// The entity has ended with this event, and nothing of it is kept from here on.
     Ended {
         /// The number of its last event.
         seq: u64,
     },
-    /// There is nothing to record: it does not exist, is gone already, or cannot be brought back.
+    /// There is nothing to record: the entity does not exist, was removed already, or cannot be loaded.
     Nothing,
 }
 
-/// The result of ending an entity of which nothing is kept.
+/// The result of ending an entity of which nothing is to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Erasure {
     /// The number of its last event; 0 if there is none.
     pub seq: u64,
-    /// The entity may have had more events, and stays quarantined until it is [released](crate::shard::Shard::release).
+    /// True if the entity may have had more events; it stays quarantined until it is [released](crate::shard::Shard::release).
     pub is_quarantined: bool,
 }
 
-/// The note of an erasure in the log: it outlives the loss of the store.
+/// The record of an erasure in the log. It survives the loss of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErasureNote {
     /// The entity is to be erased.
     Begun,
-    /// Nothing of it is left.
+    /// Nothing of the entity is left.
     Done,
 }
 
@@ -70,21 +70,21 @@ impl ErasureNote {
     }
 }
 
-/// An erasure that the log says was begun, and not that it was done.
+/// An erasure that was begun, and not completed, according to the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BegunErasure {
     /// The entity to be erased.
     pub address: Address,
-    /// The event with which it was ended for that, and the commit; `None`: it was not.
+    /// The event with which it was ended for the erasure, and the commit; `None`: it was not ended yet.
     pub ended: Option<(u64, Position)>,
 }
 
-/// Erasures that were read from the log: begun, and not done.
+/// Erasures that the log shows as begun and not completed.
 #[derive(Debug, Default)]
 pub(crate) struct Erasures(BTreeMap<Address, Option<(u64, Position)>>);
 
 impl Erasures {
-    /// Done with, the entity may begin anew as another one.
+    /// Notes a completed erasure. The id may be created anew after that.
     pub(crate) fn done(&mut self, of: &Address) {
         self.0.remove(of);
     }
@@ -104,13 +104,13 @@ impl Erasures {
     pub(crate) fn noted(&mut self, record: &Record<'_>) {
         let address = Address::new(record.kind, record.id);
         match record.name == ErasureNote::Begun.name() {
-            // Asked for again, it ends what was begun anew since.
+            // A repeated request ends an entity that was created anew since.
             true => _ = self.0.insert(address, None),
             false => _ = self.0.remove(&address),
         }
     }
 
-    /// Ended for its erasure, an entity that begins anew is another one.
+    /// Notes the end of an entity for its erasure. An entity created under its id after that is another one.
     pub(crate) fn ended(&mut self, record: &Record<'_>) {
         if record.name == ERASED
             && !self.0.is_empty()

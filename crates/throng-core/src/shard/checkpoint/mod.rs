@@ -17,7 +17,7 @@ use rows::Rows;
 use throng_journal::Position;
 
 impl Shard {
-    /// Entities, as kind, hash and id, that have to be brought back before [`checkpoint`](Self::checkpoint).
+    /// Returns entities (kind, hash and id) that have to be loaded before [`checkpoint`](Self::checkpoint).
     #[must_use]
     pub fn families_to_load(&self) -> Vec<(usize, u64, Box<str>)> {
         let mut found = Vec::new();
@@ -27,9 +27,9 @@ impl Shard {
         found
     }
 
-    /// Adds what the store does not have yet. It may rest on the commit that is open now: it must be durable before the
-    /// store gets this. [`timers_stored`](Self::timers_stored), if it has added to [`Rows::timers`], and [`checkpointed`](Self::checkpointed)
-    /// follow, or [`checkpoint_failed`](Self::checkpoint_failed).
+    /// Adds to `rows` what the store does not have yet. It may rest on the open commit, which must be durable before the store gets the
+    /// rows. The caller then calls [`timers_stored`](Self::timers_stored), if there are [`Rows::timers`], and
+    /// [`checkpointed`](Self::checkpointed), or [`checkpoint_failed`](Self::checkpoint_failed).
     pub fn checkpoint(&mut self, mut now: Timestamp, rows: &mut Rows) {
         self.common.tick(&mut now);
         for table in &mut self.tables {
@@ -48,7 +48,7 @@ impl Shard {
         }
     }
 
-    /// The checkpoint that took this shard's rows last, and covers everything up to here, is done.
+    /// Completes the checkpoint that last took this shard's rows. It covers everything up to here.
     pub fn checkpointed(&mut self, upto: Position) {
         for table in &mut self.tables {
             table.checkpointed(&mut self.common, upto);
@@ -59,8 +59,8 @@ impl Shard {
         self.common.unloadables.stored();
     }
 
-    /// Returns the prefixes of the system rows whose idempotency keys have all expired. They are to be removed, for all shards
-    /// together, in the order of these bytes.
+    /// Returns the prefixes of the system rows whose idempotency keys have all expired. They must be removed for all shards together, in
+    /// the order of these bytes.
     #[must_use]
     pub fn expired_rows(&self, now: Timestamp) -> Vec<Vec<u8>> {
         self.common.keys.expired(now.max(self.common.now))
@@ -71,7 +71,7 @@ impl Shard {
         self.common.keys.removed(prefix);
     }
 
-    /// The checkpoint that took this shard's rows last has failed: nothing of it counts.
+    /// Discards the checkpoint that last took this shard's rows: none of it counts.
     pub fn checkpoint_failed(&mut self) {
         self.common.timers.failed();
         self.common.messages.rows_failed();

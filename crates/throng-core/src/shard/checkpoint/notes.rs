@@ -1,7 +1,8 @@
-//! Relatives and ends that no stored state is kept with: they stand in no event, and a checkpoint covers the records that say them.
+//! Notes of relatives and ends that no stored state contains. They are no events, and once a checkpoint covers their records the store must
+//! have them.
 //!
-//! Of entities whose state is too large to be stored or cannot be made, and of those whose kind only another program has, they are noted in
-//! a row. A start reads it as it does the records in the log, and it is removed with the checkpoint that stores a state they are kept with.
+//! A note is a row, for entities whose state is too large or cannot be written, and for those whose kind only another program has. A start
+//! reads it like the records in the log. The checkpoint that stores a state with the same content removes it.
 //!
 //! ```text
 //! u, kind, 0, id   → relatives, and with which event it ended last, as JSON
@@ -15,7 +16,7 @@ use throng_journal::{Address, Place, Position, Record, RecordKind, ShardId};
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Noted {
     pub(crate) family: Option<Box<Family>>,
-    /// The number of its last event when it ended last; 0: it never did.
+    /// The number of its last event when it last ended; 0: it never did.
     pub(crate) ended: u64,
     /// The store has it otherwise.
     #[serde(skip)]
@@ -31,7 +32,7 @@ impl Noted {
         }
     }
 
-    /// The records that this stands for, in order.
+    /// Calls `each` with the records that this replaces, in order.
     pub(crate) fn each_record(&self, (kind, id): (&str, &str), shard: ShardId, mut each: impl FnMut(&Record<'_>)) {
         let body = self.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
         let record = |record, seq, body| Record {
@@ -73,14 +74,14 @@ pub(crate) fn read_note(value: &[u8]) -> Option<Noted> {
     serde_json::from_slice(value).ok()
 }
 
-/// The state of an entity's note in the store, as far as its shard knows.
+/// The presence of an entity's note in the store, as far as its shard knows.
 #[derive(Debug, Default)]
 pub(crate) struct StoredNote {
-    /// There is to be one.
+    /// True if there is to be one.
     pub(crate) stands: bool,
     /// The store has it otherwise.
     pub(crate) due: bool,
-    /// The checkpoint under way was given it.
+    /// True if the checkpoint under way contains it.
     given: bool,
 }
 
@@ -90,7 +91,7 @@ impl StoredNote {
         (self.stands, self.due, self.given) = (true, true, false);
     }
 
-    /// Marks the note for removal, because a state or a row holds its content from now on.
+    /// Marks the note for removal, because a state or another row has its content now.
     pub(crate) fn remove(&mut self) {
         if std::mem::take(&mut self.stands) {
             (self.due, self.given) = (true, false);

@@ -1,7 +1,7 @@
-//! Kinds that only another program has: what a checkpoint of this one covers of their entities is kept for that one.
+//! Kinds that only another program has. What a checkpoint of this program covers of their entities is stored for the other one.
 //!
-//! The store keeps their events and recorded states by itself, and what is known of their ids is kept as for other kinds. An entity's
-//! relatives, and that it has ended, are [noted](super::notes).
+//! The store keeps their events and recorded states anyway, and their known ids are stored as for other kinds. An entity's relatives and
+//! its end are [noted](super::notes).
 
 use super::{
     erasures::ERASED,
@@ -18,7 +18,7 @@ use throng_journal::{Address, Record, RecordKind, ShardId};
 #[derive(Default)]
 pub(crate) struct Others {
     known: BTreeMap<Box<str>, Known>,
-    /// The notes that a start read, or has to write. Nothing is added later, so the first checkpoint empties this.
+    /// The notes that a start has read, or that have to be written. Nothing is added later, so the first checkpoint empties this.
     noted: BTreeMap<Address, Noted>,
     known_bytes: usize,
     /// The approximate bytes of `noted`, never too few.
@@ -36,7 +36,7 @@ impl Others {
     }
 
     fn known(&mut self, kind: &str) -> &mut Known {
-        // Nearly always it is there, and then needs no name of its own.
+        // Nearly always the kind is there, and its name need not be copied.
         if !self.known.contains_key(kind) {
             self.known.insert(kind.into(), Known::default());
         }
@@ -75,14 +75,14 @@ impl Others {
         noted
     }
 
-    /// A row of what is known of another kind's ids; `false` if it cannot be read.
+    /// Takes over a row of known ids of another kind; `false` if it cannot be read.
     pub(crate) fn restore_known(&mut self, kind: &str, name: &[u8], value: &[u8]) -> bool {
         let grown = self.known(kind).restore(name, value);
         self.known_bytes += grown.unwrap_or_default();
         grown.is_some()
     }
 
-    /// Takes over a note that an earlier program wrote about an entity whose kind this program lacks, too.
+    /// Takes over a note of an entity whose kind this program lacks, too.
     pub(crate) fn restore(&mut self, (kind, id): (&str, &str), noted: Noted) {
         self.noted_bytes += bytes_of((kind, id), noted.family.as_deref());
         self.noted.insert(Address::new(kind, id), noted);

@@ -1,4 +1,4 @@
-//! Recovery: takes over what was recorded and stored before this engine started, and loads entities.
+//! Recovery: takes over the records and rows from before this engine's start, and loads entities.
 
 use super::{erasures::ERASED, notes};
 use crate::{
@@ -19,7 +19,7 @@ use std::{
 };
 use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId};
 
-/// The body of a record is damaged, or of a newer program.
+/// The body of a record is damaged, or was written by a newer program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a record ({record:?}) of {address} cannot be read: {why}; use the program it was written by, or see with `journal verify` whether the journal is \
@@ -100,24 +100,24 @@ impl Shard {
         Ok(())
     }
 
-    /// Returns what has to be read to bring an entity back; `None` if it is in memory.
+    /// Returns what has to be read to load an entity; `None` if it is in memory.
     pub fn load_request(&mut self, kind: usize, hash: u64, id: &str) -> Option<LoadRequest> {
         self.tables[kind].load_request(hash, id)
     }
 
-    /// Brings an entity back from what was read.
+    /// Loads an entity from what was read.
     pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) -> LoadOutcome {
         self.tables[kind].loaded(&mut self.common, hash, id, read)
     }
 
-    /// An entity's events the store may not have indexed, and its recorded state among them.
+    /// Returns an entity's events that the store may not have indexed, and its recorded state among them.
     #[must_use]
     pub fn tail(&self, kind: usize, hash: u64, id: &str) -> Vec<TailEvent> {
         self.tables[kind].tail(hash, id)
     }
 
-    /// Adds the ids of a kind after another that have durable events the store may not have indexed, with the number of the
-    /// last one, to those found in other shards, and keeps the first `limit` of them all.
+    /// Adds the ids of a kind after another that have durable events which the store may not have indexed, each with the number of its last
+    /// event. `found` may hold those of other shards; only the first `limit` of all are kept.
     pub fn fresh(
         &mut self,
         kind: usize,
@@ -129,7 +129,7 @@ impl Shard {
         self.tables[kind].fresh(after, limit, found, durable);
     }
 
-    /// The rows of the store in which an idempotency key may stand.
+    /// Returns the rows of the store that may hold an idempotency key.
     #[must_use]
     pub fn key_rows(&mut self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
         self.common
@@ -137,13 +137,13 @@ impl Shard {
             .rows_of(self.common.id, dedup::id_of(hash, id, key), now)
     }
 
-    /// Takes the store's answer about an idempotency key, from the rows it was asked for. The answer is ignored if the key was
-    /// accepted or a checkpoint was done meanwhile: the key is then looked for again.
+    /// Takes the store's answer about an idempotency key. It is ignored if the key was accepted or a checkpoint was completed after the
+    /// store was asked: the key is then looked up again.
     pub fn key_looked(&mut self, asked: &KeyRows, found: Option<FoundKey>) {
         self.common.keys.looked(asked, found);
     }
 
-    /// Passivates entities until this many bytes are gone or nobody is left. Commits up to `durable` are. Returns the bytes freed.
+    /// Passivates entities until this many bytes are freed or none is left. Commits up to `durable` are durable. Returns the bytes freed.
     pub fn passivate(&mut self, bytes: usize, durable: CommitNo) -> usize {
         self.common.durable = durable.0;
         let before = self.common.resident_bytes;
@@ -160,22 +160,22 @@ impl Shard {
         before - self.common.resident_bytes
     }
 
-    /// An entity that was used last has at least so many bytes.
+    /// True if an entity that was used last has at least this many bytes.
     #[must_use]
     pub fn has_large(&self, bytes_min: usize) -> bool {
         self.tables.iter().any(|table| table.has_large(bytes_min))
     }
 
-    /// Passivates also the entities that were used last, where they have at least so many bytes. A command that waits for one has it loaded
-    /// again: this is for now and then.
+    /// Also passivates the entities that were used last, if they have at least this many bytes. A command that waits for one has it loaded
+    /// again, so this must be called rarely.
     pub fn passivate_large(&mut self, bytes_min: usize) {
         for table in &mut self.tables {
             table.passivate_large(&mut self.common, bytes_min);
         }
     }
 
-    /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names, or of a timer that no other row
-    /// finds; `false` if it cannot be read.
+    /// Takes over a system row of the store whose name begins with one of [`RESTORED`], in the order of their names, or of a timer that no
+    /// other row finds. Called at recovery. Returns false if it cannot be read.
     pub fn row(&mut self, row: &[u8], value: &[u8]) -> bool {
         match row.first() {
             Some(b'n') => {
@@ -228,7 +228,7 @@ impl Shard {
 /// The prefixes of the system rows that a start reads ([`Shard::row`]), in this order.
 pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"m", b"u", b"q"];
 
-/// A shard's message numbers, as one row.
+/// The message numbers of a shard, in one row.
 #[derive(Serialize, Deserialize, Default)]
 pub(crate) struct NumbersRow {
     pub(crate) sent: Vec<(u16, u64)>,

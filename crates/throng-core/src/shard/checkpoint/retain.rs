@@ -1,5 +1,5 @@
-//! Records that replace history before it is removed. They hold an entity's state, and the numbers of the messages that a
-//! shard has sent and taken. The log is then complete without the older records.
+//! Records that replace history before it is removed: an entity's state, and the numbers of messages that a shard has sent and taken. With
+//! them the log is complete without the older records.
 
 use super::{
     erasures::{BegunErasure, ERASED, Erasure, ErasureNote, Recorded, Recording},
@@ -22,7 +22,7 @@ use std::collections::HashSet;
 use throng_journal::{Address, Position, Record, RecordKind};
 
 impl Shard {
-    /// Notes an erasure; the number of the commit that says so.
+    /// Records an erasure; returns the number of the commit with the record.
     pub fn note_erasure(&mut self, of: &Address, note: ErasureNote, stage: &mut dyn Stage) -> u64 {
         let (common, kind) = (&mut self.common, RecordKind::Erasure);
         common.records.push(kind, common.id, of, 0, note.name(), 0, &[]);
@@ -32,7 +32,7 @@ impl Shard {
         common.stage(stage).commit
     }
 
-    /// The erasures that were begun and not done, as far as the log was read at the start.
+    /// Returns the erasures that were begun and not completed, as far as the log was read at the start.
     #[must_use]
     pub fn begun_erasures(&self) -> Vec<BegunErasure> {
         self.common.erasures.begun()
@@ -43,7 +43,7 @@ impl Shard {
         self.common.erasures.clear();
     }
 
-    /// Records what an entity is by now.
+    /// Records the present state of an entity.
     pub fn record_state(
         &mut self,
         kind: usize,
@@ -55,13 +55,13 @@ impl Shard {
         self.tables[kind].record_state(&mut self.common, (hash, id), how, stage)
     }
 
-    /// Ends an entity and keeps nothing of it, from here on; `None`: it has to be loaded first. It has had `known` events at least, by what is
-    /// stored: of one that is quarantined more need not be known.
+    /// Ends an entity of which nothing is to be kept; `None`: it has to be loaded first. It has had at least `known` events, according to
+    /// the store. A quarantined entity may have had more.
     pub fn erase(&mut self, kind: usize, entity: (u64, &str), known: u64, stage: &mut dyn Stage) -> Option<Erasure> {
         self.tables[kind].erase(&mut self.common, entity, known, stage)
     }
 
-    /// Records how many messages it has sent and taken, and says so.
+    /// Records the numbers of messages it has sent and taken, and returns them.
     pub fn record_numbers(&mut self, is_dry: bool, stage: &mut dyn Stage) -> (MessageCounts, u64) {
         let common = &mut self.common;
         let counts = common.messages.counts().clone();
@@ -75,16 +75,16 @@ impl Shard {
         (counts, staged.commit)
     }
 
-    /// Adds one number for each timer that is set and in memory: [`timer_print`](crate::shard::timer_print). A pass that looks at
-    /// a kind's records up to its horizon leaves these. `false`: the store has other timers, which are to be left as well
+    /// Adds the [print](crate::shard::timer_print) of each pending timer in memory. A retention pass over a kind's records up to its
+    /// horizon leaves the records of these timers. `false`: the store has further timers, which are to be left as well
     /// ([`stored_timer_print`](crate::shard::stored_timer_print)).
     pub fn timer_prints(&mut self, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) -> bool {
         self.common.timers.prints(self.common.writer, horizon, into)
     }
 }
 
-/// Returns true if a record undoes an older one that an earlier retention pass may have left because it still counted then.
-/// Such records tell that a timer set long before fired or was cancelled, or that a dead message was taken or dropped.
+/// True if a record cancels an older one that an earlier retention pass may have left because it still counted then. Such records are the
+/// firing or cancelling of a timer set long before, and the taking or dropping of a dead message.
 #[must_use]
 pub fn undoes_what_was_left(record: &Record<'_>) -> bool {
     match record.record {
@@ -120,7 +120,7 @@ impl<E: Entity> Entities<E> {
             return Recorded::Nothing;
         }
         if slot.ended == seq && how.ended == seq {
-            // Also of one that is gone: the last pass may not have reached all of its records.
+            // Also for an entity that was removed: the last pass may not have reached all of its records.
             if !how.is_dry && !is_gone {
                 self.forget_gone(common, at);
             }
@@ -163,7 +163,7 @@ impl<E: Entity> Entities<E> {
         Recorded::State { seq, commit }
     }
 
-    /// Drops the state and the family of an entity that has ended; only its end is kept.
+    /// Drops the state and the family of an entity that has ended. Only its end is kept.
     fn forget_gone(&mut self, common: &mut Common, at: u32) {
         let slot = self.slot(at);
         slot.family = None;
@@ -199,7 +199,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slot(at);
         let (seq, is_quarantined) = match &slot.body {
             Body::Resident(resident) => (resident.seq, false),
-            // It cannot be brought back, and goes all the same.
+            // It cannot be loaded, and is erased all the same.
             Body::Quarantined(aside) => (aside.last.max(known).max(1), true),
             Body::Passivated(_) => return None,
         };

@@ -11,6 +11,6 @@ pub struct Rows {
     pub states: Vec<StoredState>,
     /// System rows: key and value, or key and `None` to remove it.
     pub system: Vec<SystemRow>,
-    /// Timers that changed, whose rows follow from what the store has of them.
+    /// The changed timers of shards. Their rows depend on what the store has of them.
     pub timers: Vec<TimerRows>,
 }

@@ -1,11 +1,12 @@
-//! System rows of the store that say something of one entity.
+//! System rows of the store about one entity.
 
 use throng_journal::Address;
 
 /// A system row of the store: key and value, or key and `None` to remove it.
 pub type SystemRow = (Vec<u8>, Option<Vec<u8>>);
 
-/// The system row of an entity that has ended: the number of its last event then, eight bytes, most significant first.
+/// Returns the key of the row for an entity that has ended. The value is the number of its last event then, eight bytes, most significant
+/// first.
 #[must_use]
 pub fn ended_row(address: &Address) -> Vec<u8> {
     [b"e", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
@@ -17,8 +18,8 @@ pub fn family_row(address: &Address) -> Vec<u8> {
     [b"f", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
-/// The system row of what the log says an entity is: the number of
-/// its last event then, and the commit it stands in, each eight bytes, most significant first (writer, number).
+/// Returns the key of the row for an entity's recorded state. The value is the number of its last event then and the record's commit, each
+/// eight bytes, most significant first (writer, number).
 #[must_use]
 pub fn base_row(address: &Address) -> Vec<u8> {
     [b"b", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()

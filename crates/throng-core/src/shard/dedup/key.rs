@@ -1,4 +1,4 @@
-//! An idempotency key, and what is kept under it.
+//! An idempotency key, and the outcome kept under it.
 
 use crate::{limits::KEY_MICROS, model::Timestamp};
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,14 @@ pub(crate) struct CommandKey {
     pub(crate) number: u128,
     /// The key as the caller gave it.
     pub(crate) name: String,
-    /// A hash of the command, so that another one under the same key is noticed; 0 before the command was read.
+    /// A hash of the command, by which another command under the same key is noticed; 0 before the command was read.
     pub(crate) fingerprint: u64,
     /// The time it is kept.
     pub(crate) life: KeyLife,
 }
 
 impl CommandKey {
-    /// The key under which another entity goes on with a command that this one has forwarded.
+    /// Returns the key under which another entity continues a command that this one has forwarded.
     pub(crate) fn derived(&self, kind: &str, id: &str) -> String {
         format!("{kind}/{id}/{}", self.name)
     }
@@ -29,18 +29,18 @@ impl CommandKey {
 /// The outcome kept under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptOutcome {
-    /// Hash of the command, so that another one under the same key is noticed.
+    /// A hash of the command, by which another command under the same key is noticed.
     pub(crate) print: u64,
     /// The time until which it is kept, in microseconds.
     pub(crate) until: i64,
     pub(crate) answer: KeptAnswer,
-    /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
+    /// The commit of its record, of this writer. The slot of an entity without events does not have it.
     #[serde(skip)]
     pub(crate) rests_on: u64,
 }
 
-/// The time that an idempotency key is kept. The default is an hour; sources that may repeat a request later need more, such
-/// as a broker in whose queue a message waits.
+/// The time for which an idempotency key is kept. The default is an hour. Sources that may repeat a request later need more, such as a
+/// broker in whose queue a message waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyLife {
@@ -48,7 +48,7 @@ pub struct KeyLife {
 }
 
 impl KeyLife {
-    /// The longest there is: 30 days.
+    /// The longest time: 30 days.
     pub const MAX: Self = Self {
         hours: NonZeroU16::new(30 * 24).expect("it is not 0"),
     };
@@ -98,7 +98,7 @@ pub(crate) enum KeptAnswer {
     Forward(Box<Forwarded>),
     /// The same, to create a child.
     Create(Box<Forwarded>),
-    /// The last command under the key was refused, and before it commands with these fingerprints, the oldest first.
+    /// The last command under the key was refused. The fingerprints are those of commands refused before it, the oldest first.
     Refused(Vec<u64>),
 }
 
@@ -122,7 +122,7 @@ impl KeptOutcome {
         Self::new(key.fingerprint, until(now, key.life), answer)
     }
 
-    /// Returns the entry for a refused command, which includes the commands refused under its key before.
+    /// Returns the outcome for a refused command, including the commands refused under its key before.
     //= promise 4: a key takes effect once
     pub(crate) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
         let mut others = Vec::new();
@@ -136,12 +136,12 @@ impl KeptOutcome {
         Self::new(key.fingerprint, until, KeptAnswer::Refused(others))
     }
 
-    /// Returns true if commands were refused under the key, and none was accepted.
+    /// True if commands were refused under the key, and none was accepted.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.answer, KeptAnswer::Refused(_))
     }
 
-    /// Returns true if a command of this fingerprint was refused.
+    /// True if a command of this fingerprint was refused.
     pub(crate) fn has_refused(&self, fingerprint: u64) -> bool {
         matches!(&self.answer, KeptAnswer::Refused(others) if self.print == fingerprint || others.contains(&fingerprint))
     }
@@ -156,7 +156,7 @@ pub(crate) fn until(now: Timestamp, life: KeyLife) -> i64 {
     if life == KeyLife::default() {
         return until;
     }
-    // Those that live longer expire in as few steps as those of an hour do: looking for a fresh key looks at each of them.
+    // Longer lives expire in as few steps as an hour, because a lookup of a fresh key checks each step.
     let step = hours * BUCKET_MICROS;
     until.saturating_add(step - 1) / step * step
 }

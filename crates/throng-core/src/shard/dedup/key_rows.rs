@@ -1,29 +1,27 @@
-//! Idempotency keys as rows of the store: one list a bucket, shard and checkpoint.
+//! Idempotency keys as rows of the store: one list for each bucket, shard and checkpoint.
 //!
 //! ```text
 //! k, bucket (8), shard (2), list (4), slice (2)  → for each key in order: the key (16), length (4), what was answered (JSON)
 //! l, bucket (8), shard (2), list (4)             → bits of a slice's number (1), the tag of each key in order (4)
 //! ```
+//! Names are big-endian, so that they sort by their numbers; values are little-endian. A slice holds the keys that begin with its number,
+//! about a page of them. So a checkpoint changes few pages of the store, however many keys there are, and reading one key reads one page. A
+//! tag is the last three bytes of a key and the last byte of the list's number. A start reads all tags, and no answers.
 //!
-//! Names are big-endian, in the order of their numbers; values are little-endian. A slice holds the keys that begin with its
-//! number, about a page of them: so a checkpoint changes few pages of the store, however many keys there are, and reading one
-//! key reads one page. A tag is the last three bytes of a key and the last byte of the list's number; a start reads them all,
-//! and no answers.
-//!
-//! A bucket whose hour is over goes in this order, so that its tags are there for as long as there may be a key.
+//! The rows of an expired bucket are removed in this order, so that the tags exist as long as any key does.
 
 use super::key::{BUCKET_MICROS, KeptOutcome};
 use crate::shard::SystemRow;
 use throng_journal::ShardId;
 
-/// A slice holds about so many bytes.
+/// The approximate bytes of a slice.
 const SLICE_BYTES: usize = 4 << 10;
 const SLICE_BITS_MAX: u8 = 16;
 /// More lists than checkpoints can be made while a bucket is open.
 const LISTS_MAX: u32 = 1 << 20;
 /// The part of a tag that is of its list's number.
 const LIST_MASK: u32 = 0xff;
-/// A key and a length before each answer.
+/// The bytes of a key and a length before each answer.
 const ENTRY_HEADER_BYTES: usize = 16 + 4;
 
 pub(crate) fn bucket(until: i64) -> i64 {
@@ -34,12 +32,12 @@ fn prefix(rows: u8, bucket: i64) -> Vec<u8> {
     [&[rows][..], &bucket.to_be_bytes()].concat()
 }
 
-/// The prefixes of a bucket's rows, for all shards, in the order in which they are removed.
+/// Returns the prefixes of a bucket's rows, for all shards, in the order in which they are removed.
 pub(crate) fn prefixes_of_bucket(bucket: i64) -> [Vec<u8>; 2] {
     [prefix(b'k', bucket), prefix(b'l', bucket)]
 }
 
-/// The bucket whose lists begin with this.
+/// Reads the bucket from the prefix of its lists.
 pub(crate) fn read_prefix_of_lists(prefix: &[u8]) -> Option<i64> {
     let bucket = prefix.strip_prefix(b"l")?;
     Some(i64::from_be_bytes(bucket.try_into().ok()?))
@@ -93,7 +91,8 @@ impl List {
         let mut entries = Vec::with_capacity(keys.len());
         let mut bytes = 0;
         for (key, kept) in keys {
-            // What cannot be written is not kept: its command would be taken again. JSON of strings and numbers always can.
+            // An outcome that cannot be written would not be kept, and its command could be taken again. JSON of texts and numbers can
+            // always be written.
             let answer = serde_json::to_vec(kept).unwrap_or_default();
             bytes += ENTRY_HEADER_BYTES + answer.len();
             entries.push((key, answer));
@@ -160,7 +159,7 @@ fn tag(key: u128, list: u32) -> u32 {
     key as u32 & !LIST_MASK | list & LIST_MASK
 }
 
-/// A row of idempotency keys that is damaged, or of a newer program.
+/// A row of idempotency keys that is damaged, or was written by a newer program.
 #[derive(Debug, thiserror::Error)]
 #[error("a row of idempotency keys cannot be read: {0}")]
 pub struct UnreadableKeys(pub(super) String);
@@ -168,7 +167,7 @@ pub struct UnreadableKeys(pub(super) String);
 /// Finds a key's answer in a slice.
 ///
 /// # Errors
-/// The slice ends in the middle of an answer.
+/// [`UnreadableKeys`]: the slice ends in the middle of an answer.
 pub(crate) fn find(slice: &[u8], key: u128) -> Result<Option<&[u8]>, UnreadableKeys> {
     let mut rest = slice;
     while !rest.is_empty() {

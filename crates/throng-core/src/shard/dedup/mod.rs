@@ -1,12 +1,12 @@
 //! Idempotency keys. A command is accepted once under its key, and repeats get the same answer for an hour, or for a longer
 //! [`KeyLife`](self::key::KeyLife).
 //!
-//! A refused command is not accepted under its key for ten minutes. The client that was told "no" may have gone elsewhere.
-//! A delayed copy of its request may still come over another connection, or at another node. The refusal is therefore
-//! recorded as an acceptance is. A repeat is decided again each time, and refused with the reason of that time.
+//! A refused command is not accepted under its key for ten minutes. The client may have given up after the refusal. A delayed copy of its
+//! request may still arrive over another connection, or at another node. So the refusal is recorded like an acceptance. A repetition is
+//! decided again each time, and refused with the reason of that time.
 //!
-//! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](self::key_rows), found through four
-//! bytes of each, so that a fresh key costs no read.
+//! Keys since the last checkpoint are in memory. Older ones are in [rows of the store](self::key_rows), indexed by four bytes of each, so
+//! that a fresh key costs no read.
 
 pub(super) mod key;
 mod key_rows;
@@ -22,7 +22,7 @@ use throng_journal::ShardId;
 /// A shard's keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// The keys that no checkpoint has taken yet.
+    /// The keys that no checkpoint has stored yet.
     fresh: HashMap<u128, KeptOutcome>,
     /// The keys that the checkpoint under way stores.
     storing: HashMap<u128, KeptOutcome>,
@@ -30,9 +30,9 @@ pub(super) struct Keys {
     lists: Vec<Stored>,
     /// The store's answers about some older keys; `None`: the store lacks the key. Never holds a key of `fresh` or `storing`.
     looked: HashMap<u128, Option<KeptOutcome>>,
-    /// The keys that are in rows, by the ten-minute bucket in which they expire.
+    /// The indexes of the keys in rows, by the ten-minute bucket in which they expire.
     stored: BTreeMap<i64, Bucket>,
-    /// The number of checkpoints that have stored keys. An answer of the store from before the last one is stale.
+    /// The number of checkpoints that have stored keys. An older answer of the store is stale.
     checkpoints: u64,
     fresh_bytes: usize,
     storing_bytes: usize,
@@ -40,10 +40,10 @@ pub(super) struct Keys {
     stored_bytes: usize,
 }
 
-/// Most answers of the store kept until they are asked for again, and their bytes.
+/// The most answers of the store that are kept for repeated lookups, and their bytes.
 const LOOKED_MAX: usize = 4_096;
 const LOOKED_BYTES_MAX: usize = 1 << 20;
-/// The approximate bytes of a key in memory without its answer: its place in a table that is not full.
+/// The approximate bytes of a key in memory without its answer: its share of a hash table.
 const KEY_BYTES: usize = 120;
 
 /// Returns the approximate bytes of a key and its answer in memory.
@@ -62,7 +62,7 @@ fn weigh(kept: Option<&KeptOutcome>) -> usize {
 pub(super) enum KeyLookup {
     /// Nothing was accepted or refused under this key.
     Fresh,
-    /// A command was accepted or refused under it.
+    /// A command was accepted or refused under this key.
     Kept(KeptOutcome),
     /// The key may be in a row of the store.
     Look,
@@ -71,18 +71,18 @@ pub(super) enum KeyLookup {
 /// The rows of the store in which to look for an idempotency key, see [`Shard::key_rows`](super::Shard::key_rows).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRows {
-    /// The rows it may be in, the newest first: the first one that [has it](Self::find) counts.
+    /// The rows that may hold it, the newest first: the first one that [does](Self::find) counts.
     pub rows: Vec<Vec<u8>>,
     pub(super) key: u128,
-    /// The shard's number of checkpoints; the answer counts only while it is the same.
+    /// The shard's number of checkpoints. The answer counts only while it is the same.
     pub(super) checkpoints: u64,
 }
 
 impl KeyRows {
-    /// Finds what is kept under the key in one of the rows.
+    /// Returns the outcome under the key in one of the rows.
     ///
     /// # Errors
-    /// The row is damaged, or of a newer program: the key may have taken effect.
+    /// [`UnreadableKeys`]: the row is damaged, or was written by a newer program. The key may have taken effect.
     pub fn find(&self, row: &[u8]) -> Result<Option<FoundKey>, UnreadableKeys> {
         let Some(kept) = key_rows::find(row, self.key)? else {
             return Ok(None);
@@ -96,7 +96,7 @@ impl KeyRows {
 #[derive(Debug)]
 pub struct FoundKey(KeptOutcome);
 
-/// A key of one entity in one number.
+/// Returns a key of one entity as one number.
 pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
     let mut hasher = xxhash_rust::xxh3::Xxh3::with_seed(hash);
     hasher.update(id.as_bytes());
@@ -121,7 +121,7 @@ impl Keys {
         }
     }
 
-    /// Looks a key up without the store. `None`: nothing is known; `Some(None)`: the store is known not to have it.
+    /// Looks a key up without the store. `None`: unknown; `Some(None)`: the store is known not to have it.
     fn known(&self, key: u128) -> Option<Option<&KeptOutcome>> {
         let in_memory = self.fresh.get(&key).or_else(|| self.storing.get(&key));
         let looked = || self.looked.get(&key).map(Option::as_ref);
@@ -134,7 +134,7 @@ impl Keys {
     }
 
     pub(super) fn insert(&mut self, key: u128, kept: KeptOutcome) {
-        // What the store had of it is old from now on, also once this has become a row.
+        // An answer of the store about it is stale from now on.
         self.forget_looked(key);
         self.fresh_bytes += weigh(Some(&kept));
         if let Some(old) = self.fresh.insert(key, kept) {
@@ -153,13 +153,13 @@ impl Keys {
         self.looked_bytes + self.stored_bytes
     }
 
-    /// Bytes of those that the next checkpoints take out of memory.
+    /// Returns the bytes that the next checkpoints remove from memory.
     pub(super) fn pending_bytes(&self) -> usize {
         self.fresh_bytes + self.storing_bytes
     }
 
-    /// The rows in which this key may stand, in buckets that have not expired, the newest first. An older bucket may still have
-    /// a row of the same key that has itself expired.
+    /// Returns the rows that may hold this key, in buckets that have not expired, the newest first. An older bucket may still have a row of
+    /// the same key that has itself expired.
     pub(super) fn rows_of(&mut self, shard: ShardId, key: u128, now: Timestamp) -> KeyRows {
         let live = self.stored.range_mut(bucket(now.micros)..).rev();
         let rows = live.flat_map(|(number, bucket)| bucket.rows_with(key, *number, shard));
@@ -170,8 +170,8 @@ impl Keys {
         }
     }
 
-    /// Takes the store's answer about a key. Ignores it if the key came or a checkpoint was done since the store was asked: the
-    /// key is then looked for again.
+    /// Takes the store's answer about a key. Ignores it if the key was used or a checkpoint was completed after the store was asked: the
+    /// key is then looked up again.
     pub(super) fn looked(&mut self, asked: &KeyRows, found: Option<FoundKey>) {
         let is_old = asked.checkpoints != self.checkpoints;
         if is_old || self.fresh.contains_key(&asked.key) || self.storing.contains_key(&asked.key) {
@@ -188,7 +188,7 @@ impl Keys {
         }
     }
 
-    /// The prefixes of the expired rows, in the order in which they are to be removed.
+    /// Returns the prefixes of the expired rows, in the order of their removal.
     pub(super) fn expired(&self, now: Timestamp) -> Vec<Vec<u8>> {
         let expired = self.stored.range(..bucket(now.micros));
         expired
@@ -205,7 +205,7 @@ impl Keys {
         }
     }
 
-    /// Rows for a checkpoint. Those whose hour is over are forgotten: nobody asks for them any more.
+    /// Adds the rows for a checkpoint, and forgets expired keys.
     pub(super) fn rows(&mut self, shard: ShardId, now: Timestamp, rows: &mut Vec<SystemRow>) {
         self.failed();
         self.storing = std::mem::take(&mut self.fresh);

@@ -1,4 +1,4 @@
-//! Writing down what an accepted command wants done, and handing it over.
+//! Recording and passing on the effects of an accepted command.
 
 use super::{
     call::{Call, Cause, Forward, Output, Ran, Stage, put},
@@ -39,28 +39,28 @@ pub(crate) enum Reply<E: Entity> {
     Forward(Sent),
 }
 
-/// Everything written down, before any of it counts.
+/// The encoded effects, before any of them counts.
 struct Written<E: Entity> {
     deliveries: Vec<Delivery>,
     children: Vec<(String, String)>,
-    /// Name, and what it is set to; cleared without.
+    /// The name of each timer, and its settings; `None` clears it.
     timers: Vec<(String, Option<Set>)>,
     key: Option<(u128, KeptOutcome)>,
     forward: Option<(Sent, Option<Taking>)>,
-    /// The reply for a typed asker; one that wants JSON has it already.
+    /// The reply for a typed asker. A JSON asker has it already.
     reply: Option<E::Reply>,
     /// The number of its last event, if it ends.
     ended: u64,
 }
 
-/// Room for a small reply, so that it is not moved while it is written.
+/// The initial size of a reply's buffer, so that a small one is not moved while it is written.
 const REPLY_BYTES: usize = 128;
 
 impl<E: Entity> Entities<E> {
-    /// Writes down everything an accepted command wants done, stages it, and answers.
+    /// Encodes all effects of an accepted command, stages them, and answers.
     ///
     /// # Errors
-    /// It cannot be written down: nothing was staged.
+    /// The effects cannot be encoded. Nothing was staged.
     pub(crate) fn accept(
         &mut self,
         common: &mut Common,
@@ -149,7 +149,7 @@ impl<E: Entity> Entities<E> {
         })
     }
 
-    /// The number of the last event of an entity that is to end; 0 if it is not, or nothing has ever happened to it.
+    /// Returns the number of the last event of an entity that is to end; 0 if it is not, or has no events.
     fn end_of(&self, at: u32, events: usize) -> u64 {
         match &self.peek(at).body {
             Body::Resident(resident) if self.effects.ends => resident.seq + events as u64,
@@ -203,7 +203,7 @@ impl<E: Entity> Entities<E> {
             }
             Reply::Forward(to) => {
                 known_kind(common, &to)?;
-                // Recorded with what the forwarding entity records, so that a crash between the two loses neither.
+                // The message is recorded with the forwarding entity's records, so that a crash in between loses neither.
                 let durable = recorded || to.child || matches!(call.cause, Cause::Message(_) | Cause::Timer(_));
                 if to.child {
                     written.children.push((to.kind.to_string(), to.id.clone()));
@@ -213,7 +213,7 @@ impl<E: Entity> Entities<E> {
                     let derived = key.map(|key| (key.derived(E::KIND, call.id), key.life));
                     taking = Some(write_message(common, &own(), &to, asked.cloned(), derived)?);
                 }
-                // Also of one that records nothing else: asked again, it may decide otherwise.
+                // Also for a command without other records: a repetition might be decided otherwise.
                 if let Some(key) = key {
                     let mut body = Vec::new();
                     let command = to.encoded(&mut body).map_err(|why| unwritable("command", why))?;
@@ -374,7 +374,7 @@ impl<E: Entity> Entities<E> {
         let trace = self.trace(common, at);
         let before = trace.tail_bytes();
         if trace.tail.is_empty() {
-            // Most entities have few events between two checkpoints; a vector's own first step is to four.
+            // Most entities have few events between two checkpoints, while a vector's own first growth is to four.
             trace.tail.reserve_exact(events.len());
         }
         for (seq, event) in (first..).zip(events) {
@@ -404,7 +404,7 @@ impl<E: Entity> Entities<E> {
 }
 
 impl Common {
-    /// Has values published once what they rest on is durable.
+    /// Queues values to be published once the commit they rest on is durable.
     fn publish(&mut self, values: Vec<Published>, rests_on: u64) {
         if values.is_empty() {
             return;
@@ -412,7 +412,7 @@ impl Common {
         self.published.extend(values.into_iter().map(|value| (rests_on, value)));
     }
 
-    /// Has messages sent that were recorded in this commit.
+    /// Queues messages that were recorded in this commit.
     fn send(&mut self, deliveries: Vec<Delivery>, commit: u64) {
         if deliveries.is_empty() {
             return;

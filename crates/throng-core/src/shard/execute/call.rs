@@ -16,7 +16,7 @@ pub(crate) type HearFn<E> = fn(&str, &str, &[u8]) -> Result<<E as Entity>::Comma
 
 /// The receiver of a command's records: the open commit, while the shard's lock is held.
 pub trait Stage {
-    /// Takes the records of one command, all of them or (never) none.
+    /// Takes the records of one command. It must take all of them.
     fn stage(&mut self, records: &mut CommitBuilder) -> Staged;
 }
 
@@ -29,7 +29,7 @@ pub struct Staged {
     pub shift: u32,
 }
 
-/// A command as it comes.
+/// A command in one of its forms.
 pub enum Input<'a> {
     /// An `Option<Command>` of the entity, taken out once it is looked at.
     Typed(&'a mut (dyn Any + Send)),
@@ -48,9 +48,9 @@ pub enum Input<'a> {
 pub enum Output<'a> {
     /// An `Option<Result<Reply, Error<Rejection>>>` of the entity.
     Typed(&'a mut (dyn Any + Send)),
-    /// The answer is written down as JSON.
+    /// The answer is written as JSON.
     Json(&'a mut JsonReply),
-    /// Nobody waits for the answer; only the [`Outcome`] is kept.
+    /// The answer is dropped; only the [`Outcome`] is kept.
     Nobody,
 }
 
@@ -74,12 +74,12 @@ pub enum Cause<'a> {
     Timer(&'a Due),
 }
 
-/// The entity that has forwarded a client's command without recording anything, or does so again.
+/// The entity that has forwarded a client's command without recording anything, or forwards it again.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
-    /// The entity that was asked first.
+    /// The entity that the client asked.
     pub address: throng_journal::Address,
-    /// The forwarder becomes the parent if the command creates an entity. True for
+    /// True if the forwarder becomes the parent of an entity that the command creates, as with
     /// [`Answer::create`](crate::model::Answer::create).
     pub is_parent: bool,
 }
@@ -106,7 +106,7 @@ impl Call<'_> {
 }
 
 impl Delivery {
-    /// The input for a call with this message, and the cause of the call.
+    /// Returns the input for a call with this message, and its cause.
     pub fn parts(&mut self) -> (Input<'_>, &Taking) {
         let taking = &self.taking;
         let input = match &mut self.content {
@@ -150,9 +150,9 @@ pub struct Call<'a> {
     pub hash: u64,
     /// The entity's id.
     pub id: &'a str,
-    /// The time; what the entity sees may be later, because a shard's clock never goes back.
+    /// The time. The entity may see a later one, because a shard's clock never goes back.
     pub now: Timestamp,
-    /// A number nobody can guess.
+    /// A number that nobody can guess.
     pub entropy: u128,
     /// The command, typed or as JSON.
     pub input: Input<'a>,
@@ -160,9 +160,9 @@ pub struct Call<'a> {
     pub output: Output<'a>,
     /// The cause: a client, a message or a timer.
     pub cause: Cause<'a>,
-    /// Leaves a command that this program does not understand to a newer one ([`Ran::NotUnderstood`]).
+    /// True if a command that this program does not understand is left to a newer one ([`Ran::NotUnderstood`]).
     pub may_wait: bool,
-    /// The span of this turn, if its trace is recorded: the messages that it sends name it.
+    /// The span of this turn, if its trace is recorded. The messages that the turn sends carry it.
     pub trace: Option<TraceContext>,
 }
 
@@ -178,7 +178,7 @@ pub struct QueryCall<'a> {
     pub name: &'a str,
     /// Its fields, `a=1&b=x`.
     pub arguments: &'a str,
-    /// The time; what the query sees may be later, because a shard's clock never goes back.
+    /// The time. The query may see a later one, because a shard's clock never goes back.
     pub now: Timestamp,
     /// The name of the caller, if somebody has made sure of it.
     pub caller: Option<&'a str>,
@@ -192,20 +192,20 @@ pub enum Ran {
     Done {
         /// The number of the commit it rests on.
         rests_on: u64,
-        /// The outcome in one word.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// The entity is not in memory: load it ([`crate::shard::Shard::load_request`]), then ask again. Nothing was touched.
+    /// The entity is not in memory. Load it ([`crate::shard::Shard::load_request`]), and call again. Nothing was changed.
     Load,
-    /// The rows of this idempotency key are not in memory: look for them
-    /// ([`crate::shard::Shard::key_rows`]), then ask again. Nothing was touched.
+    /// The rows of this idempotency key are not in memory. Look it up ([`crate::shard::Shard::key_rows`]), and call again. Nothing was
+    /// changed.
     LoadKey,
-    /// This program does not know the command, cannot read it, or cannot bring the entity back, for this reason; a newer one may. Nothing
-    /// was touched.
+    /// This program does not know the command, cannot read it, or cannot load the entity, for this reason; a newer one may. Nothing was
+    /// changed.
     NotUnderstood(String),
-    /// An operator has quarantined the entity, for this reason: a message waits until it is released. Nothing was touched.
+    /// An operator has quarantined the entity, for this reason, so a message waits until it is released. Nothing was changed.
     Quarantined(String),
-    /// Another entity answers. The input was taken.
+    /// Another entity answers. The input was moved.
     Forward(Box<Forward>),
     /// Another entity answers a command that was forwarded under this idempotency key before.
     ForwardAgain(Box<ForwardAgain>),
@@ -221,8 +221,8 @@ impl Ran {
 pub struct Forward {
     /// The other entity, and the command for it.
     pub to: Sent,
-    /// The message as which the command was recorded, if the forwarding entity recorded something with it. The receiver takes
-    /// it under this number, exactly once.
+    /// The message as which the command was recorded, if the forwarding entity recorded other effects with it. The receiver takes it under
+    /// this number, exactly once.
     pub taking: Option<Taking>,
     /// The idempotency key to ask under.
     pub key: Option<String>,
@@ -240,7 +240,7 @@ pub struct ForwardAgain {
     pub body: String,
     /// The idempotency key to ask under.
     pub key: String,
-    /// The command was forwarded to create a child.
+    /// True if the command was forwarded to create a child.
     pub is_child: bool,
     /// The number of the commit it rests on.
     pub rests_on: u64,

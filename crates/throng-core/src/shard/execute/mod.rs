@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use throng_journal::{Address, RecordKind};
 
 impl Shard {
-    /// Runs a command. The caller holds the shard's lock, so that what `stage` takes stands in the order of execution.
+    /// Executes a command. The caller holds the shard's lock, so that the order of staged records is the order of execution.
     pub fn execute(&mut self, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
         self.common.tick(&mut call.now);
         self.common.trace = call.trace;
@@ -50,14 +50,14 @@ impl Shard {
         self.tables[call.kind].query(&mut self.common, call)
     }
 
-    /// Was this message taken already?
+    /// True if this message was taken already.
     #[must_use]
     //= promise 6: taken exactly once
     pub fn is_taken(&self, taking: &Taking) -> bool {
         self.common.messages.counts().has_taken(taking.from, taking.number)
     }
 
-    /// Takes a message nobody can execute (its kind is unknown, its content unreadable): dead, with the reason.
+    /// Takes a message that cannot be executed (unknown kind, or unreadable content): it is dead, with the reason.
     pub fn record_dead(&mut self, delivery: &Delivery, mut now: Timestamp, reason: &str, stage: &mut dyn Stage) -> u64 {
         self.common.tick(&mut now);
         let Delivery { to, taking, .. } = delivery;
@@ -92,7 +92,7 @@ impl<E: Entity> Entities<E> {
         match &slot.body {
             Body::Resident(resident) if is_new && resident.seq == 0 && slot.family.is_none() => self.remove(common, at),
             Body::Resident(_) | Body::Quarantined(_) => self.used(common, at),
-            // Its code panicked half-way: the slot stays only for what the store does not have yet.
+            // Its code panicked. The slot stays only for what the store does not have yet.
             Body::Passivated(_) if slot.trace.as_ref().is_none_or(|trace| trace.is_empty()) => self.remove(common, at),
             Body::Passivated(_) => {}
         }
@@ -163,7 +163,7 @@ impl<E: Entity> Entities<E> {
             },
             _ => None,
         };
-        // One that is created anew begins with nothing of what it was.
+        // An entity that is created anew starts without its former state.
         let last_state = has_ended.then(|| self.replace_state(at, E::default())).flatten();
         let has_refused = |key: &&CommandKey| refusals.as_ref().is_some_and(|kept| kept.has_refused(key.fingerprint));
         let refused_under = key.as_ref().filter(has_refused);
@@ -191,7 +191,7 @@ impl<E: Entity> Entities<E> {
         };
         let mut ran = self.refuse(common, call, error, stage);
         if let Ran::Done { rests_on, .. } = &mut ran {
-            // A copy is told "no" again only when that will not be forgotten.
+            // A repetition is certain to be refused only once this refusal is durable.
             *rests_on = refusals.map_or(0, |kept| kept.rests_on).max(*rests_on);
             if let Some((key, kept)) = refusal {
                 let rests_on = *rests_on;
@@ -201,7 +201,7 @@ impl<E: Entity> Entities<E> {
         ran
     }
 
-    /// An operator has quarantined it: a message waits, whoever asks is told.
+    /// Handles a call to an entity that an operator has quarantined: a message waits, other askers get the reason.
     fn set_aside_by_operator(call: &mut Call<'_>, error: Error<E::Rejection>, rests_on: u64) -> Ran {
         if let Cause::Message(Taking { died: None, .. }) = call.cause {
             return Ran::Quarantined(error.to_string());
@@ -217,7 +217,7 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    /// decide → encode and check sizes → evolve → reply, under one guard.
+    /// Runs decide, encoding with size checks, evolve, and the reply under one guard against panics.
     //= promise 8: a panic costs one command
     fn guarded(
         &mut self,
@@ -255,7 +255,7 @@ impl<E: Entity> Entities<E> {
                 .state
                 .decide(command, &mut Turn::new(moment, effects))
                 .map_err(Error::Rejected)?;
-            // Whoever asked was told "no", and may have gone elsewhere since: this is a copy that comes late.
+            // The client was refused, and may have given up since: this is a delayed copy.
             if let Some(key) = refused_under {
                 return Err(Error::KeyRefused(key.name.clone()));
             }
@@ -326,7 +326,7 @@ impl<E: Entity> Entities<E> {
         result
     }
 
-    /// Leaves to a newer program what this one cannot do, if one may wait for it; else it is refused.
+    /// Leaves a command that this program cannot execute to a newer one if it may wait; otherwise refuses it.
     fn not_understood(
         &mut self,
         common: &mut Common,
@@ -334,7 +334,7 @@ impl<E: Entity> Entities<E> {
         error: Error<E::Rejection>,
         stage: &mut dyn Stage,
     ) -> Ran {
-        // A timer of an entity that is quarantined waits whatever programs there are.
+        // A timer of a quarantined entity waits whether there is a newer program or not.
         let is_left = match (&error, call.cause) {
             (Error::Quarantined { .. }, Cause::Timer(_)) => false,
             (Error::Malformed(_) | Error::Quarantined { .. }, _) => call.may_wait,
@@ -346,7 +346,7 @@ impl<E: Entity> Entities<E> {
         self.refuse(common, call, error, stage)
     }
 
-    /// Answers "no", the entity's or the engine's; a message or a timer is over all the same, with the reason.
+    /// Refuses a call, for the entity or for the engine. A message or a timer is done nevertheless, with the reason.
     fn refuse(
         &mut self,
         common: &mut Common,
@@ -354,21 +354,21 @@ impl<E: Entity> Entities<E> {
         error: Error<E::Rejection>,
         stage: &mut dyn Stage,
     ) -> Ran {
-        // Whoever asked for the outcome is told, and that is the end of it; else a message that nobody takes is dead.
+        // An entity that asked for the outcome gets it, and the message is done. Otherwise a message that cannot be taken is dead.
         let asks = match call.cause {
             Cause::Message(Taking { asks: Some(asks), .. }) => Some(asks),
             _ => None,
         };
         let told = asks.and_then(|_| told_outcome(&error));
         let outcome = match (&error, &told) {
-            // To an entity that has ended there is nothing more to say: that is no fault anybody could mend.
+            // A message to an entity that has ended is refused and not dead: no operator could mend that.
             (Error::Rejected(_) | Error::Ended { .. }, _) | (_, Some(_)) => Outcome::Refused,
             _ => Outcome::Failed,
         };
         let at = self.find(call.hash, call.id);
         let mut rests_on = at.map_or(0, |at| self.slot(at).rests_on);
         let mut report = None;
-        // A timer of an entity that cannot be applied waits for the program that can.
+        // A timer of an entity whose events cannot be applied waits for a program that can.
         let is_waiting = matches!((call.cause, &error), (Cause::Timer(_), Error::Quarantined { .. }));
         if !is_waiting && !matches!(call.cause, Cause::Asked { .. }) {
             let own = Address::new(E::KIND, call.id);
@@ -407,7 +407,7 @@ impl<E: Entity> Entities<E> {
         Ran::Done { rests_on, outcome }
     }
 
-    /// The answer an accepted command got the first time.
+    /// Returns the answer that an accepted command got the first time.
     //= promise 4: a key takes effect once
     fn answer_again(
         &mut self,
@@ -462,7 +462,7 @@ impl<E: Entity> Entities<E> {
     }
 }
 
-/// Returns the outcome to report to the entity that asked. `None` for a fault of this program, which another one may mend.
+/// Returns the outcome for the entity that asked. `None` for a fault of this program, which another one may mend.
 fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
     match error {
         Error::Rejected(rejection) => Some(RecordedOutcome::Err(rejection)),

@@ -3,7 +3,7 @@
 use crate::model::{Error, Rejection};
 use std::sync::Arc;
 
-/// A command that was decided just now. Its commit may still be lost.
+/// A command that has just been decided. Its commit may still be lost.
 #[derive(Debug)]
 pub struct DecidedCommand<'a> {
     /// The entity's kind.

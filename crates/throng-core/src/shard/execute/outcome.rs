@@ -3,25 +3,25 @@
 use crate::model::{Entity, Error, Rejection};
 use serde::{Deserialize, Serialize};
 
-/// The outcome of a command, in one word.
+/// The outcome of a command, without its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Accepted, with or without an event.
     Done,
-    /// The entity said no.
+    /// The entity refused.
     Refused,
-    /// The engine said no.
+    /// The engine refused.
     Failed,
 }
 
-/// A rejection, written down.
+/// A rejection as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JsonRejection {
     /// The rejection's stable code.
     pub code: &'static str,
-    /// The HTTP status it asks for.
+    /// The HTTP status that the rejection sets.
     pub status: u16,
     /// The field at fault.
     pub field: Option<&'static str>,
@@ -34,9 +34,9 @@ pub struct JsonRejection {
 /// An answer as JSON.
 #[derive(Debug, Default)]
 pub struct JsonReply {
-    /// The reply, if there is no error.
+    /// The reply as JSON; empty if there is an error.
     pub body: Vec<u8>,
-    /// The "no", if there is one; boxed, since most have none and every answer is moved about.
+    /// The error. Boxed, because most answers have none and every answer is moved several times.
     pub error: Option<Box<Error<JsonRejection>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Answering queries in place: nothing is changed, nothing recorded.
+//! Queries, answered without changing or recording anything.
 
 use super::{
     call::{QueryCall, Ran},
@@ -17,7 +17,7 @@ use crate::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The answer read of an entity, or the reason why there is none, and the number of the commit that rests on.
+/// The query's answer or error, and the number of the commit it rests on.
 type Looked<E, R> = (Result<R, Error<<E as Entity>::Rejection>>, u64);
 
 impl<E: Entity> Entities<E> {

@@ -31,7 +31,7 @@ pub(crate) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Res
     }
 }
 
-/// The length of a body that is to be recorded beside so many bytes, if all of it may be.
+/// Returns the length of a body if it may be recorded together with this many other bytes.
 pub(crate) fn body_length<R>(bytes: usize, body: usize) -> Result<u32, Error<R>> {
     let found = bytes.saturating_add(body);
     too_many("what one command records", found, limits::RECORD_BYTES_MAX)?;
@@ -60,7 +60,7 @@ pub(crate) enum Origin {
     Recorded,
 }
 
-/// Runs what an entity's program does with a command before it decides: a panic of it costs this command alone.
+/// Runs the entity's code that prepares a command for `decide`. A panic costs only this command.
 fn guarded<T, R>(work: impl FnOnce() -> Result<T, Error<R>>) -> Result<T, Error<R>> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let reason = panic_text(panic.as_ref());
@@ -114,7 +114,7 @@ fn read_unguarded<E: Entity>(
 /// Steps up at most.
 const UPCASTS_MAX: usize = 64;
 
-/// A recorded command that cannot be read as it is, taken up step by step until it can.
+/// Upcasts a recorded command, version by version, until it can be read.
 fn upcast<E: Entity>(name: &str, body: &[u8]) -> Result<E::Command, String> {
     let unreadable = || tagged::explain::<E::Command>(name, body);
     let mut recorded = Recorded {
@@ -141,7 +141,7 @@ pub(crate) fn encode_command<E: Entity>(command: &E::Command) -> Result<(&'stati
     })
 }
 
-/// A command in one number, see [`CommandKey::fingerprint`]; that of another caller is another command.
+/// Returns the hash of a command, see [`CommandKey::fingerprint`]. The caller is part of it.
 pub(crate) fn fingerprint<E: Entity>(command: &E::Command, caller: Option<&str>) -> Result<u64, Error<E::Rejection>> {
     let (name, mut written) = encode_command::<E>(command)?;
     written.extend_from_slice(name.as_bytes());

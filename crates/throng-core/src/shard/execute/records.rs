@@ -1,4 +1,4 @@
-//! The records of what a command wants done: messages, timers, keys, and what ends the message or timer it came with.
+//! The records of a command's effects: messages, timers, keys, and the end of the message or timer that caused it.
 
 use super::{
     call::{Call, Cause},
@@ -28,7 +28,7 @@ pub(crate) fn known_kind<R>(common: &Common, to: &Sent) -> Result<(), Error<R>> 
         )));
     }
     if !limits::is_id(&to.id) {
-        // As long as it may be, and not as it came.
+        // The error shows at most as much of the id as an id may have.
         let shown = &to.id[..to.id.floor_char_boundary(limits::ID_BYTES_MAX)];
         return Err(Error::Malformed(format!(
             "{shown:?} is no {}: an id has 1 to {} bytes",
@@ -64,7 +64,7 @@ pub(crate) fn write_message<R: Rejection>(
 }
 
 impl Common {
-    /// The next message to an entity, with a command and nothing besides.
+    /// Returns the next message to an entity, with nothing but a command.
     fn message(
         &mut self,
         (kind, id): (&str, &str),
@@ -136,7 +136,7 @@ pub(crate) fn write_outcome<R>(
     })
 }
 
-/// Records that a request was not done, for its asker. If that cannot be recorded, nothing of it is.
+/// Records a refused request's outcome for its asker. If that fails, nothing of it is recorded.
 pub(crate) fn report_refusal<T: Serialize, R>(
     common: &mut Common,
     own: &Address,
@@ -163,7 +163,7 @@ pub(crate) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
     write_taken_as(common, to, taking, outcome, &body);
 }
 
-/// Records that a message was taken, with the outcome and the body that its record has.
+/// Records that a message was taken, with its outcome and the record's body.
 //= promise 6: taken exactly once
 pub(crate) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, body: &[u8]) {
     common.messages.taken(taking.from, taking.number);
@@ -178,8 +178,8 @@ pub(crate) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking,
     );
 }
 
-/// Records the tick of a timer that cannot be executed, as a message of its entity to itself that nobody could take: it is listed, counted and
-/// retried like the others.
+/// Records the tick of a timer that cannot be executed as a dead message of its entity to itself, so that it is listed, counted and retried
+/// like the others.
 pub(crate) fn write_dead_tick(common: &mut Common, due: &Due, reason: &str) {
     let own = &due.address;
     let body = String::from_utf8_lossy(&due.body).into_owned();
@@ -246,7 +246,7 @@ fn record_timer(common: &mut Common, own: &Address, name: &str, set: Option<&Set
 /// The version of a key's record that is about a refusal.
 const REFUSED_VERSION: u16 = 1;
 
-/// Returns true if this record says that a command was refused under its key. It belongs to no accepted command.
+/// True if this record is that of a command refused under its key. It belongs to no accepted command.
 #[must_use]
 pub fn is_refused_key(record: &Record<'_>) -> bool {
     record.record == RecordKind::Key && record.version == REFUSED_VERSION
@@ -260,7 +260,7 @@ pub(crate) fn write_key<R>(
     kept: &KeptOutcome,
 ) -> Result<(), Error<R>> {
     let body = serde_json::to_vec(kept).map_err(|why| unwritable("reply", why))?;
-    // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.
+    // A derived key may be longer than a record's name, so the body holds its fingerprint and number.
     let mut with_number = key.number.to_le_bytes().to_vec();
     with_number.extend_from_slice(&body);
     let shown = &key.name[..key.name.floor_char_boundary(limits::NAME_BYTES_MAX)];
@@ -314,12 +314,12 @@ pub(crate) fn write_command<E: Entity>(
     Ok(())
 }
 
-/// Records the end of the message or timer that caused the call, together with its effects.
+/// Records the end of the message or timer that caused the call, together with the call's effects.
 pub(crate) fn close_cause(common: &mut Common, call: &Call<'_>, own: &Address, outcome: &str, reason: &str) {
     match call.cause {
         Cause::Asked { .. } => {}
         Cause::Message(taking) => write_taken(common, own, taking, outcome, reason),
-        // Unless the command set or cancelled it anew.
+        // Only if the command has not itself set or cancelled the timer.
         Cause::Timer(due) if common.timers.is_set(own, &due.name, due.at) => {
             let set = timers::next_after(due, call.now).map(|at| Set {
                 at: at.micros,

@@ -1,5 +1,4 @@
-//! The check that a program understands a journal: it upcasts and applies every event, and reads every command. Nothing is
-//! changed.
+//! Checks that a program understands a journal: it upcasts and applies every event, and reads every command, without changing anything.
 
 use super::{
     decide_again::{Again, Checked, Decision, decide, parsed},
@@ -25,7 +24,7 @@ use std::{
 };
 use throng_journal::{Record, StoredEvent};
 
-/// States that are kept of a kind at most; of entities beyond that the events are read, but not applied.
+/// The most states of a kind that are kept. Events of further entities are read, but not applied.
 const ENTITIES_MAX: usize = 4_000_000;
 
 pub(crate) struct EntityCheck<E: Entity> {
@@ -44,7 +43,7 @@ impl<E: Entity> EntityCheck<E> {
         }
     }
 
-    /// `None` of a new one beyond those that are kept.
+    /// Returns the entity; `None` for a new one beyond the limit.
     fn entity(&mut self, id: &str) -> Option<&mut Checked<E>> {
         if self.entities.len() >= ENTITIES_MAX && !self.entities.contains_key(id) {
             return None;
@@ -67,7 +66,7 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             return apply(&mut E::default(), &event).map_err(|broken| broken.reason);
         };
         entity.seq += 1;
-        // Created anew, it does not rest on what is gone.
+        // An entity created anew does not depend on removed history.
         entity.is_unfounded &= !std::mem::take(&mut entity.has_ended);
         if record.seq != entity.last + 1 {
             (entity.state, entity.is_unfounded) = (None, true);
@@ -92,7 +91,7 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         let Some(entity) = self.entity(record.id) else {
             return Ok(());
         };
-        // What is all there is judged by its events.
+        // An entity whose whole history is stored is judged by its events.
         if entity.state.is_some() && !entity.is_unfounded && entity.last == record.seq {
             return Ok(());
         }

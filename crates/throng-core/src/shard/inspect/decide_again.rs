@@ -1,4 +1,4 @@
-//! A recorded command, decided again by the program of today. The decision is JSON that can be compared.
+//! Decides a recorded command again with the present program. The decision is JSON that can be compared.
 
 use crate::{
     model::{Answer, Asker, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
@@ -8,7 +8,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A command that was recorded, and the facts that its entity was given then.
+/// A recorded command, and the facts that its entity had then.
 #[derive(Clone, Copy, Debug)]
 pub struct Again<'a> {
     /// The entity's id.
@@ -23,9 +23,9 @@ pub struct Again<'a> {
     pub entropy: u128,
     /// The value of [`Turn::missed_ticks`].
     pub missed_ticks: u64,
-    /// The asker then; for a client, only the name that was recorded.
+    /// The asker at that time; for a client, the recorded name.
     pub from: Asker<'a>,
-    /// A client asked, and not a message or a timer. A forwarded command is then recorded only if it creates a child, or beside
+    /// True if a client asked, not a message or a timer. A forwarded command is then recorded only if it creates a child, or together with
     /// other effects.
     pub is_asked: bool,
 }
@@ -35,7 +35,7 @@ pub struct Again<'a> {
 pub enum Decision {
     /// The command is accepted, with these effects in the order they are recorded.
     Done(Vec<Effect>),
-    /// The entity says no, or is not there.
+    /// The entity refuses, or does not exist.
     Refused(String),
     /// The command cannot be read, or panics.
     Failed(String),
@@ -46,12 +46,12 @@ pub enum Decision {
 pub struct Effect {
     /// The effect without ids and values: `event Deposited`, `message to account: Deposit`, `timer "tick"`.
     pub what: String,
-    /// Ids and values: an event's fields, a message's receiver and command, when a timer is due.
+    /// Ids and values: an event's fields, a message's receiver and command, a timer's due time.
     pub content: Value,
 }
 
 impl Effect {
-    /// An event of this name, with its fields as today's program writes them.
+    /// Returns an event of this name, with its fields as the present program writes them.
     #[must_use]
     pub fn event(name: &str, content: Value) -> Self {
         let what = format!("event {name}");
@@ -68,7 +68,7 @@ impl Effect {
         }
     }
 
-    /// A timer that was set, its command as [`KindCheck::command`](super::kind_check::KindCheck::command) writes it.
+    /// Returns a timer that was set, its command as written by [`KindCheck::command`](super::kind_check::KindCheck::command).
     #[must_use]
     pub fn timer_set(name: &str, at: i64, every_micros: Option<u64>, command: Value) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Effect {
         }
     }
 
-    /// A timer that was cancelled.
+    /// Returns a timer that was cancelled.
     #[must_use]
     pub fn timer_cleared(name: &str) -> Self {
         Self {
@@ -98,15 +98,15 @@ impl Effect {
 
 /// An entity, as its events make it.
 pub(crate) struct Checked<E> {
-    /// `None`: an event could not be applied, or the events before are gone and nothing has said yet what it was.
+    /// The state; `None` if an event could not be applied, or earlier events were removed and no state has been read since.
     pub(crate) state: Option<E>,
     /// The number of its last event.
     pub(crate) last: u64,
-    /// Events are gone, and nothing has said yet what it was after them.
+    /// True if events were removed, and no state has been read since.
     pub(crate) is_unfounded: bool,
-    /// Events so far, since it was created anew if it had ended.
+    /// The number of events so far; after it was created anew, of those since then.
     pub(crate) seq: u64,
-    /// The entity has ended, and was not created anew; its state is that of a new one.
+    /// True if the entity has ended, and was not created anew. Its state is then the default.
     pub(crate) has_ended: bool,
     pub(crate) family: Option<Box<Family>>,
 }
@@ -124,10 +124,10 @@ impl<E: Entity> Default for Checked<E> {
     }
 }
 
-/// A decision with what is needed to apply it and to reply.
+/// A decision, with what is needed to apply it and to reply.
 pub(crate) struct Decided<E: Entity> {
     pub(crate) decision: Decision,
-    /// `None` unless it was accepted.
+    /// The answer; `None` unless the command was accepted.
     pub(crate) answer: Option<Answer<E>>,
     pub(crate) events: Vec<E::Event>,
 }
@@ -219,7 +219,7 @@ fn written<E: Entity>(
     {
         all.push(message(to)?);
     }
-    // Where nothing has ever happened is nothing to end.
+    // An entity without events cannot end.
     if effects.ends && (seq > 0 || !effects.events.is_empty()) {
         all.push(Effect::end());
     }

@@ -1,15 +1,14 @@
 //! The entities of a kind that have events the store may not have indexed, in the order of their ids.
 //!
-//! Nothing is kept for the listing until somebody asks. The first page after a checkpoint sorts the ids that have changed
-//! since. Each further page sorts only those that came in between, so it costs as much as it shows.
+//! Nothing is kept for the listing until it is requested. The first page after a checkpoint sorts the ids that have changed since. Each
+//! further page sorts only new ids, so it costs as much as it shows.
 
 use crate::{model::Entity, shard::resident::Entities};
 use std::{collections::BTreeMap, ops::Bound};
 use throng_journal::Position;
 
 impl<E: Entity> Entities<E> {
-    /// Adds ids after this one to those found, each with the number of its last durable event, as long as they are among the
-    /// first `limit`.
+    /// Adds ids after this one to `found`, each with the number of its last durable event, as long as they are among the first `limit`.
     pub(crate) fn fresh_ids(
         &mut self,
         after: Option<&str>,

@@ -95,7 +95,7 @@ fn children(family: &Family, page: &ChildrenPage) -> Vec<(String, String)> {
 }
 
 impl Shard {
-    /// Returns what is known of an entity without loading it; `None`: nothing.
+    /// Returns what is known of an entity without loading it; `None` if nothing is.
     #[must_use]
     pub fn glance(&self, kind: usize, hash: u64, id: &str) -> Option<Glance> {
         let seen = self.tables.get(kind)?.glance(hash, id);
@@ -117,7 +117,7 @@ impl Shard {
         self.tables.get(kind).map_or(0, |table| table.known())
     }
 
-    /// Counts the entities of a kind in memory, and those that are quarantined.
+    /// Counts the entities of a kind in memory, and the quarantined ones among them.
     #[must_use]
     pub fn resident(&self, kind: usize) -> (usize, usize) {
         let of_table = self.tables.get(kind).map(|table| table.resident());
@@ -126,20 +126,20 @@ impl Shard {
         })
     }
 
-    /// An entity's timers in memory, at most so many, and where the others are to be read, if there may be any.
+    /// Returns an entity's timers in memory, at most `limit`, and where to read the others, if there may be any.
     #[must_use]
     pub fn timers_of(&self, of: &Address, limit: usize) -> (Vec<TimerView>, Option<TimersAway>) {
         let timers = &self.common.timers;
         (timers.views_of(of, limit), timers.away(of))
     }
 
-    /// Timers that could not be fired and are tried again, at most so many.
+    /// Returns timers that could not be fired and are being retried, at most `limit`.
     #[must_use]
     pub fn late_timers(&self, limit: usize) -> Vec<TimerView> {
         self.common.timers.late(limit)
     }
 
-    /// Something was done by an entity; `is_sampled`: it is one of those that are looked at.
+    /// Notes that an entity was executed. Only if `is_sampled` is the entity counted.
     pub fn seen(&mut self, entity: (usize, u64, &str), now: Timestamp, is_sampled: bool) {
         self.common.hot.done += 1;
         if is_sampled {
@@ -147,12 +147,12 @@ impl Shard {
         }
     }
 
-    /// The entities that were seen most lately, in no order; at most some sixteen.
+    /// Returns the entities executed most in recent seconds, in no order, at most some sixteen.
     pub fn hot(&mut self, now: Timestamp) -> Vec<HotEntity> {
         self.common.hot.list(now)
     }
 
-    /// The number of commands that its entities have executed since the shard is in memory.
+    /// Returns the number of commands executed since the shard was created.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.common.hot.done

@@ -3,7 +3,7 @@
 use crate::model::Timestamp;
 use throng_journal::Address;
 
-/// The place of an entity: in memory, in the store, set aside, or nowhere.
+/// The place of an entity: in memory, in the store, quarantined, or nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// Its state is in memory.
@@ -16,23 +16,23 @@ pub enum Whereabouts {
     Gone,
 }
 
-/// The facts that are known of an entity without loading it.
+/// The facts known of an entity without loading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// The place.
     pub whereabouts: Whereabouts,
-    /// Its last event; 0 where that is not known here.
+    /// Its last event; 0 if unknown here.
     pub seq: u64,
-    /// The entity that created it, if this one is in memory.
+    /// The entity that created it, if this entity is in memory.
     pub parent: Option<(String, String)>,
     /// The number of entities it created; `None` if it is not in memory.
     pub children: Option<usize>,
 }
 
-/// The parts of an entity to read; each costs time under its shard's lock.
+/// The parts of an entity to read. Each costs time under its shard's lock.
 #[derive(Clone, Debug, Default)]
 pub struct Inspect {
-    /// The state, written as JSON.
+    /// Includes the state as JSON.
     pub state: bool,
     /// Addresses of children; `None` for their number only.
     pub children: Option<ChildrenPage>,
@@ -43,30 +43,30 @@ pub struct Inspect {
 pub struct ChildrenPage {
     /// Only children whose ids begin with this.
     pub prefix: String,
-    /// Kind and id of the last child of the page before; `None` for the first page.
+    /// Kind and id of the last child on the page before; `None` for the first page.
     pub after: Option<(String, String)>,
     /// The largest number of children in the page.
     pub limit: usize,
 }
 
-/// The parts of an entity that were asked for, and the facts that cost nothing to add.
+/// The requested parts of an entity, and the facts that cost nothing to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// The place.
     pub whereabouts: Whereabouts,
     /// The sequence number of its last event; 0 without any.
     pub seq: u64,
-    /// The event it ended with last; 0: it never did.
+    /// The event with which it last ended; 0: it never did.
     pub ended: u64,
-    /// The state as JSON, if that was asked for and there is one.
+    /// The state as JSON, if requested and known.
     pub state: Option<String>,
     /// The quarantine it is in, if it is.
     pub quarantine: Option<Quarantined>,
-    /// Kind and id of the entity that created it, if one did.
+    /// Kind and id of the entity that created it, if any.
     pub parent: Option<(String, String)>,
     /// The number of its children.
     pub children: usize,
-    /// The children that were asked for.
+    /// The requested children.
     pub children_page: Vec<(String, String)>,
     /// The number of the commit that this rests on.
     pub rests_on: u64,
@@ -77,7 +77,7 @@ pub struct Inspected {
 pub struct Unloadable<'a> {
     /// The reason, in a sentence.
     pub reason: &'a str,
-    /// The row of its family ([`crate::shard::family_row`]), so that a checkpoint can store what the log adds to it.
+    /// The row of its family ([`crate::shard::family_row`]), so that a checkpoint can add what the log holds.
     pub family: Option<&'a [u8]>,
 }
 
@@ -90,15 +90,15 @@ pub struct Quarantined {
     pub seq: u64,
     /// The reason of the quarantine.
     pub reason: String,
-    /// The time when this engine found that out (again, once it was passivated), or an operator quarantined it.
+    /// The time when this engine found it unreadable (again, after a passivation), or when an operator quarantined it.
     pub since: Timestamp,
     /// Commands and messages it has refused since, in this epoch of the engine.
     pub refused: u64,
-    /// The operator who has quarantined it; `None`: it cannot be brought back.
+    /// The operator who quarantined it; `None`: it cannot be loaded.
     pub by: Option<String>,
 }
 
-/// The quarantined entities of one kind in a shard: those that an operator has quarantined, or those that cannot be brought back.
+/// The quarantined entities of one kind in a shard: either those an operator has quarantined, or those that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedEntities {
     /// The kind of all of them.

@@ -1,8 +1,8 @@
-//! Dead messages, which nobody could take. Each waits, with its whole content, for an operator to retry or drop it.
+//! Dead messages: they could not be taken. Each waits, with its whole content, for an operator to retry or drop it.
 //!
-//! A message that dies is recorded whole as it is taken, so it needs nothing of the log it was sent in. The next checkpoint
-//! makes it a row of the store. Until that is done, and until its end is stored, memory holds the truth about it. Of several
-//! records of one message the last one counts.
+//! A message that dies is recorded completely, so it does not need the log that it was sent in. The next checkpoint makes it a row of the
+//! store. Until that is done, and until its end is stored, memory overrides the store. Of several records of one message the last one
+//! counts.
 
 use super::{
     Asks, Delivery, Died, MessageContent, Taking,
@@ -20,7 +20,7 @@ struct Dead<'a> {
     reason: Cow<'a, str>,
     /// The time it died, in microseconds.
     at: i64,
-    /// The same of its first death, if that was another one.
+    /// The time of its first death, if it died several times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first: Option<i64>,
     /// The attempts to take it that have failed.
@@ -57,7 +57,7 @@ impl Dead<'_> {
     }
 }
 
-/// The body of the record of a retry that took the message. A taken message without this mark was never a row.
+/// The body of the record of a retry that took the message. A taken message without this mark never was a row.
 #[derive(Serialize, Deserialize)]
 struct Retried<'a> {
     retried: bool,
@@ -70,19 +70,19 @@ const CAUSE_BYTES_MAX: usize = 200;
 /// A dead message, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadMessage {
-    /// The shard it was sent from, and its number from there to the receiver's.
+    /// The sending shard, and the message's number from there to the receiver's.
     pub number: (ShardId, u64),
     /// The entity that sent it.
     pub sender: Address,
     /// The entity that could not take it.
     pub receiver: Address,
-    /// The command's name; `~heard` is the outcome of a request.
+    /// The command's name; `~heard` for the outcome of a request.
     pub name: String,
     /// The reason why it is dead.
     pub reason: String,
     /// The time it died last.
     pub at: Timestamp,
-    /// The time it died first: earlier than `at` if it was retried in vain.
+    /// The time it first died, which is before `at` if a retry failed.
     pub first_at: Timestamp,
     /// The attempts to take it that have failed.
     pub attempts: u32,
@@ -93,7 +93,7 @@ pub struct DeadMessage {
 pub(crate) struct DeadMessages {
     fresh: BTreeMap<Vec<u8>, Fresh>,
     bytes: usize,
-    /// The number of checkpoints that have stored changes. An answer of the store from before the last one is stale.
+    /// The number of checkpoints that have stored changes. An older answer of the store is stale.
     stored: u64,
     /// A message died, or is dead no more, since the last look.
     has_changed: bool,
@@ -101,7 +101,7 @@ pub(crate) struct DeadMessages {
 
 #[derive(Debug)]
 struct Fresh {
-    /// `None`: it was retried or dropped, and is not dead any more.
+    /// The row's value; `None`: it was retried or dropped, and is no longer dead.
     value: Option<Vec<u8>>,
     /// A checkpoint has it.
     given: bool,
@@ -114,13 +114,13 @@ impl Fresh {
     }
 }
 
-/// The knowledge of a shard about a dead message without looking into the store.
+/// A shard's knowledge of a dead message, without the store.
 pub enum KnownDead {
     /// The message is dead; this is its row.
     Dead(Vec<u8>),
     /// The message is not dead.
     NotDead,
-    /// The store knows. Its answer counts only while this number is the same.
+    /// The store has the answer. It counts only while this number is the same.
     Stored(u64),
 }
 
@@ -162,7 +162,7 @@ impl DeadMessages {
         self.fresh.values_mut().for_each(|fresh| fresh.given = false);
     }
 
-    /// A message nobody can take: the body of its record, and from now on its row.
+    /// Notes a message that cannot be taken, and returns the body of its record, which becomes its row.
     pub(crate) fn letter(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
         let dead = Dead {
             reason: reason.into(),
@@ -182,7 +182,7 @@ impl DeadMessages {
         body
     }
 
-    /// A dead message was taken after all: the body of its record, and its row is to go.
+    /// Notes a dead message that was taken by a retry, and returns the body of its record. The row is to be removed.
     pub(crate) fn retried(&mut self, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
         self.over(to, taking);
         let retried = Retried {
@@ -192,12 +192,12 @@ impl DeadMessages {
         serde_json::to_vec(&retried).unwrap_or_default()
     }
 
-    /// A message is not dead any more: its row is to go.
+    /// Notes that a message is no longer dead. The row is to be removed.
     pub(crate) fn over(&mut self, to: &Address, taking: &Taking) {
         self.set(dead_row(to, (taking.from, taking.number)), None);
     }
 
-    /// The record of a message that was taken, read back.
+    /// Takes over the record of a message that was taken.
     pub(crate) fn replay(&mut self, record: &throng_journal::Record<'_>) {
         let value = match record.name {
             "dead" => Some(record.body.to_vec()),
@@ -208,8 +208,8 @@ impl DeadMessages {
         self.set(dead_row(&to, (ShardId(record.version), record.seq)), value);
     }
 
-    /// Returns the rows that changed since the last checkpoint, begin with `begin` and come after `after`. `None`: the message is
-    /// not dead any more. At most `limit` of them are dead.
+    /// Returns the rows that changed since the last checkpoint, begin with `begin` and come after `after`. `None`: the message is no longer
+    /// dead. At most `limit` of them are dead.
     pub(crate) fn changed(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let from = match after {
             [] => Bound::Included(begin),
@@ -237,7 +237,7 @@ impl DeadMessages {
     }
 }
 
-/// Returns true if the record of a taken message says that it was dead before.
+/// True if the record of a taken message says that it was dead before.
 pub(crate) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
     if is_operator_action(record) {
         return !drops_untaken(record);
@@ -255,7 +255,7 @@ pub fn taken_reason(body: &[u8]) -> String {
     }
 }
 
-/// The row of a dead message: `d`, kind, 0, length of the id as `u16`, id, sending shard as `u16`, number as `u64`.
+/// Returns the key of a dead message's row: `d`, kind, 0, length of the id as `u16`, id, sending shard as `u16`, number as `u64`.
 #[must_use]
 pub fn dead_row(to: &Address, (from, number): (ShardId, u64)) -> Vec<u8> {
     let mut row = dead_rows(Some((&to.kind, Some(&to.id))));
@@ -264,7 +264,7 @@ pub fn dead_row(to: &Address, (from, number): (ShardId, u64)) -> Vec<u8> {
     row
 }
 
-/// The prefix of the rows of dead messages: of all, of those to a kind, or of those to one entity.
+/// Returns the prefix of the rows of dead messages: of all, of those to a kind, or of those to one entity.
 #[must_use]
 pub fn dead_rows(to: Option<(&str, Option<&str>)>) -> Vec<u8> {
     let mut row = vec![b'd'];
@@ -313,14 +313,14 @@ impl DeadMessage {
         })
     }
 
-    /// The reason without what differs between messages that died of the same: the receiver's id, numbers, and text in double quotes.
+    /// Returns the reason without what varies between messages with the same cause: the receiver's id, numbers, and text in double quotes.
     #[must_use]
     pub fn cause(&self) -> String {
         cause(&self.reason, &self.receiver)
     }
 }
 
-/// The content of a dead message, from its row's value; `None` if it is not one.
+/// Returns the content of a dead message from its row's value; `None` if it is not one.
 #[must_use]
 pub fn dead_command(value: &[u8]) -> Option<&RawValue> {
     let dead: Dead<'_> = serde_json::from_slice(value).ok()?;
@@ -350,7 +350,7 @@ fn cause(reason: &str, receiver: &Address) -> String {
     cause
 }
 
-/// The bytes of the quoted text that this begins with; `None` if it does not end.
+/// Returns the bytes of the quoted text at the beginning; `None` if it does not end.
 fn quoted_bytes(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -365,10 +365,10 @@ fn quoted_bytes(text: &str) -> Option<usize> {
 }
 
 impl Delivery {
-    /// A dead message, to be taken again.
+    /// Returns a dead message to be taken again.
     ///
     /// # Errors
-    /// The row cannot be read; a sentence says why.
+    /// A sentence says why the row cannot be read.
     pub fn again(row: &[u8], value: &[u8]) -> Result<Self, String> {
         let (to, from, number) = read_row(row).ok_or("its name is not that of a dead message")?;
         let dead: Dead<'_> = serde_json::from_slice(value).map_err(|why| why.to_string())?;

@@ -11,7 +11,7 @@ pub(crate) const DROPPED: &str = "dropped";
 /// An operator's name, and the reason of the decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorDecision<'a> {
-    /// The caller's name, or what stands for it.
+    /// The operator's name.
     pub by: Cow<'a, str>,
     /// The reason, in the operator's words.
     pub reason: Cow<'a, str>,
@@ -27,7 +27,7 @@ impl<'a> OperatorDecision<'a> {
     }
 }
 
-/// The body of the record of a message that was dropped before anybody took it: no dead message ends with it.
+/// The body of the record of a message that was dropped before it was taken or dead. No dead message ends with it.
 #[derive(Serialize, Deserialize)]
 struct DroppedUntaken<'a> {
     #[serde(flatten)]
@@ -36,7 +36,7 @@ struct DroppedUntaken<'a> {
 }
 
 impl OperatorDecision<'_> {
-    /// Returns the decision with both texts cut to the length that a record's reason may have.
+    /// Returns the decision with both texts cut to the longest stored reason.
     pub(crate) fn shortened(&self) -> OperatorDecision<'_> {
         let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
         OperatorDecision {
@@ -58,12 +58,12 @@ impl OperatorDecision<'_> {
     }
 }
 
-/// Tells whether a record of an [operator's action](is_operator_action) drops a message that was not dead.
+/// True if the record of an [operator action](is_operator_action) drops a message that was not dead.
 pub(crate) fn drops_untaken(record: &Record<'_>) -> bool {
     record.name == DROPPED && serde_json::from_slice::<DroppedUntaken<'_>>(record.body).is_ok()
 }
 
-/// Returns true if a record holds an operator's decision: no command of the entity has led to it.
+/// True if a record holds an operator action: no command of the entity has led to it.
 #[must_use]
 pub fn is_operator_action(record: &Record<'_>) -> bool {
     match record.record {

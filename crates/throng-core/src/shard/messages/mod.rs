@@ -20,9 +20,9 @@ pub struct Delivery {
     pub to: Address,
     /// The content, as the receiver takes it.
     pub content: MessageContent,
-    /// Number, sender, and what the sender wants to hear.
+    /// The number and the sender, and the sender's request if it wants the outcome.
     pub taking: Taking,
-    /// The commit it was sent with.
+    /// The commit that sent it.
     pub commit: u64,
 }
 
@@ -30,13 +30,13 @@ pub struct Delivery {
 pub enum MessageContent {
     /// An `Option<Command>` of the receiver.
     Typed(Box<dyn Any + Send>),
-    /// The command as it was recorded: the name and the JSON in the [`Taking`].
+    /// The recorded command: the name and the JSON in the [`Taking`].
     Recorded,
     /// The outcome of a request.
     Outcome(RequestOutcome),
 }
 
-/// A message's number, sender and command: the facts that its record needs when it is taken.
+/// A message's number, sender and command: the facts for the record of its taking.
 #[derive(Clone, Debug)]
 pub struct Taking {
     /// The sending shard.
@@ -57,13 +57,13 @@ pub struct Taking {
     pub name: Cow<'static, str>,
     /// The command's content as JSON.
     pub command: Box<RawValue>,
-    /// The message's past, if it was dead and an operator retries it.
+    /// The message's history, if it was dead and an operator retries it.
     pub died: Option<Died>,
     /// The sender's span, if its trace is recorded.
     pub trace: Option<Box<TraceContext>>,
 }
 
-/// The past of a message that was dead.
+/// The history of a message that was dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Died {
     /// The time of its first death.
@@ -72,12 +72,12 @@ pub struct Died {
     pub attempts: u32,
 }
 
-/// The request behind a message whose outcome somebody wants.
+/// The request behind a message whose outcome its sender wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asks {
     /// Kind and id of the asker.
     pub by: (String, String),
-    /// Kind and id of whom it asked; another may answer.
+    /// Kind and id of the entity that was asked; another one may answer.
     pub asked: (String, String),
     /// The note that the asker gave along.
     pub note: String,
@@ -90,12 +90,12 @@ pub struct RequestOutcome {
     pub from: (String, String),
     /// The note that the asker gave along.
     pub note: String,
-    /// The outcome as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or why nobody took it.
+    /// The outcome as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or the reason why it was not taken.
     pub outcome: Box<RawValue>,
 }
 
-/// The outcome of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`,
-/// `{"Quarantined":"why"}`, or `{"Dropped":"why"}`.
+/// The outcome of a request, as recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`, `{"Quarantined":"why"}`, or
+/// `{"Dropped":"why"}`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum RecordedOutcome<T, R> {
     Ok(T),
@@ -156,15 +156,15 @@ pub const OUTCOME_NAME: &str = "~heard";
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     counts: MessageCounts,
-    /// The receiving shards of the numbers given out for the command at hand.
+    /// The receiving shards of the numbers given out for the current command.
     given: Vec<ShardId>,
     /// True if the counts have changed since the last checkpoint.
     changed: bool,
-    /// A checkpoint is being made with what changed.
+    /// True while a checkpoint stores the changes.
     storing: bool,
 }
 
-/// The numbers of the messages that a shard has sent and taken, at some moment.
+/// The numbers of the messages that a shard has sent and taken, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct MessageCounts {
     pub(super) sent: BTreeMap<ShardId, u64>,
@@ -172,7 +172,7 @@ pub struct MessageCounts {
 }
 
 impl MessageCounts {
-    /// Had it taken the message of this number from that shard?
+    /// True if it had taken the message of this number from that shard.
     #[must_use]
     pub fn has_taken(&self, from: ShardId, number: u64) -> bool {
         self.taken
@@ -181,9 +181,10 @@ impl MessageCounts {
     }
 }
 
-/// Everything up to `upto` is taken, and some beyond it.
+/// The numbers taken: everything up to `upto`, and some beyond it.
 ///
-/// A message that waits leaves a gap, and all that follow it are one range. There are at most as many ranges as messages that
+/// A message that waits leaves a gap, and the messages after it form one range. So there are at most as many ranges as messages that wait
+/// from one shard to another, however long they wait. The driver has to bound that number.
 /// wait from one shard to another, however long they wait. The driver has to bound that number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Watermark {
@@ -198,7 +199,7 @@ impl Watermark {
         number <= self.upto || range.is_some_and(|(_, last)| number <= *last)
     }
 
-    /// Takes over all numbers of another one.
+    /// Adds all numbers of another one.
     pub(super) fn merge(&mut self, other: &Self) {
         self.insert_range(1, other.upto);
         for (first, last) in &other.beyond {
@@ -211,7 +212,7 @@ impl Watermark {
         if last <= self.upto || first > last {
             return;
         }
-        // Those that it meets become a part of it.
+        // Ranges that it touches become part of it.
         let met = self.beyond.range(..=last.saturating_add(1)).rev();
         let met = met
             .take_while(|(_, end)| **end + 1 >= first)
@@ -252,12 +253,12 @@ impl Numbers {
         *last
     }
 
-    /// The command at hand was staged.
+    /// Keeps the numbers of the current command, which was staged.
     pub(super) fn keep(&mut self) {
         self.given.clear();
     }
 
-    /// The command at hand failed: its numbers were never seen.
+    /// Takes back the numbers of the current command, which failed: no record has them.
     pub(super) fn give_back(&mut self) {
         for to in self.given.drain(..) {
             if let Some(last) = self.counts.sent.get_mut(&to) {
@@ -278,7 +279,7 @@ impl Numbers {
         self.counts.taken.entry(from).or_default().insert(number);
     }
 
-    /// Returns the counts for a checkpoint, if anything changed since the last one.
+    /// Returns the counts for a checkpoint, if anything has changed since the last one.
     pub(super) fn rows(&mut self) -> Option<&MessageCounts> {
         self.storing = std::mem::take(&mut self.changed);
         self.storing.then_some(&self.counts)
@@ -293,7 +294,7 @@ impl Numbers {
         &self.counts
     }
 
-    /// Merges the counts of a record that stands for all earlier ones.
+    /// Merges the counts of a record that replaces all earlier ones.
     pub(super) fn recorded(&mut self, counts: &MessageCounts) {
         self.changed = true;
         for (to, number) in &counts.sent {
@@ -311,7 +312,7 @@ impl Numbers {
 }
 
 impl MessageContent {
-    /// A command that was sent.
+    /// Returns the command of a sent message.
     #[must_use]
     pub fn typed(sent: Sent) -> Self {
         match sent.command.downcast() {
@@ -320,7 +321,7 @@ impl MessageContent {
         }
     }
 
-    /// The content of a message that was recorded.
+    /// Returns the content of a recorded message.
     fn read(name: &str, command: &RawValue) -> Result<Self, String> {
         match name {
             OUTCOME_NAME => serde_json::from_str(command.get()).map(Self::Outcome),
@@ -334,7 +335,7 @@ impl Delivery {
     /// Reads a message back from its record.
     ///
     /// # Errors
-    /// The record is not a message; a sentence says why.
+    /// A sentence says why the record is not a message.
     pub fn read(record: &throng_journal::Record<'_>) -> Result<Self, String> {
         Self::of_parts(
             (record.shard, record.seq),
@@ -345,11 +346,11 @@ impl Delivery {
         )
     }
 
-    /// A message as its record says it: the sending shard and its number there, who sent it, the command's name, the
-    /// [`Envelope`], and the commit it was sent with.
+    /// Returns a message from the parts of its record: the sending shard and its number there, the sender, the command's name, the
+    /// [`Envelope`], and the commit that sent it.
     ///
     /// # Errors
-    /// The body is not a message's; a sentence says why.
+    /// A sentence says why the body is not a message's.
     pub fn of_parts(
         (from, number): (ShardId, u64),
         sender: Address,
@@ -386,7 +387,7 @@ impl Delivery {
 }
 
 impl Taking {
-    /// The body of the record of a message to this entity, kind and id.
+    /// Returns the body of the record of a message to this entity (kind and id).
     pub(super) fn envelope<'a>(&'a self, (kind, id): (&'a str, &'a str)) -> Envelope<'a> {
         Envelope {
             to: (Cow::Borrowed(kind), Cow::Borrowed(id)),

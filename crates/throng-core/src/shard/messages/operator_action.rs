@@ -1,9 +1,8 @@
-//! Operator actions that end work which is left over: a message is dropped, a timer is cancelled. The record names the
-//! operator and the reason.
+//! Operator actions that end left-over work: a message is dropped, a timer is cancelled. The record names the operator and the reason.
 //!
-//! A dead message is dropped by a last [`Taken`](RecordKind::Taken) named [`DROPPED`]: of several records of one message the last
-//! one counts. The entity that asked for its outcome is told. A message that waits for a quarantined entity is dropped the
-//! same way. A timer is cancelled by the record that clears it, which has a body then.
+//! A dead message is dropped by another [`Taken`](RecordKind::Taken) record named [`DROPPED`], because the last record of a message counts.
+//! The entity that asked for its outcome gets it. A message that waits for a quarantined entity is dropped the same way. A timer is
+//! cancelled by the record that clears it, which then has a body.
 
 use super::{
     Delivery, RecordedOutcome,
@@ -21,11 +20,11 @@ use std::convert::Infallible;
 use throng_journal::{Address, RecordKind};
 
 impl Shard {
-    /// Drops a message that is dead, or that waits for an entity which an operator has quarantined. The entity that asked for its
-    /// outcome is told.
+    /// Drops a message that is dead, or that waits for an entity which an operator has quarantined. The entity that asked for its outcome
+    /// gets `Dropped`.
     ///
     /// # Errors
-    /// The report to that entity cannot be written down: nothing was done.
+    /// The report to that entity cannot be recorded. Nothing was done.
     pub fn drop_message(
         &mut self,
         message: &Delivery,
@@ -59,7 +58,7 @@ impl Shard {
         Ok(commit)
     }
 
-    /// Cancels a timer that could not be fired; `None` if there is none of this name that waits for that.
+    /// Cancels a timer that could not be fired; `None` if there is no such timer.
     pub fn cancel_late_timer(
         &mut self,
         of: &Address,
@@ -73,13 +72,13 @@ impl Shard {
             .then(|| self.common.clear_timer(of, name, &by.record(), stage))
     }
 
-    /// Removes a timer nobody can execute (its kind is unknown), durably.
+    /// Removes a timer that cannot be executed because its kind is unknown, durably. Returns the commit.
     pub fn clear_timer(&mut self, due: &Due, stage: &mut dyn Stage) -> u64 {
         self.common.clear_timer(&due.address, &due.name, &[], stage)
     }
 
-    /// Returns the rows that changed since the last checkpoint, begin with `begin` and come after `after`. `None`: the message is
-    /// not dead any more. At most `limit` of them are dead.
+    /// Returns the rows that changed since the last checkpoint, begin with `begin` and come after `after`. `None`: the message is no longer
+    /// dead. At most `limit` of them are dead.
     #[must_use]
     pub fn fresh_dead(&self, begin: &[u8], after: &[u8], limit: usize) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         self.common.dead.changed(begin, after, limit)

@@ -1,9 +1,9 @@
-//! Sets of fingerprints that may say "yes" of one that is not in them (less than 1 in 100), never "no" of one that is.
+//! Sets of fingerprints that may answer "yes" for one that is not in them (in less than 1 of 100 cases), but never "no" for one that is.
 
 use std::ops::RangeInclusive;
 
-/// Scalable Bloom filters (Almeida et al., "Scalable Bloom Filters", 2007): each layer holds four times as many fingerprints as
-/// the one before at half its rate of false positives, so that all of them together stay below twice the first one's.
+/// A scalable Bloom filter (Almeida et al., "Scalable Bloom Filters", 2007). Each layer holds four times as many fingerprints as the one
+/// before at half its rate of false positives, so that the total rate stays below twice the first layer's.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     layers: Vec<Layer>,
@@ -19,11 +19,11 @@ struct Layer {
 
 /// Fingerprints of the first layer.
 const FIRST_KEYS: usize = 64;
-/// Probes of the first layer: its rate of false positives is 2^-8, all layers' together below 2^-7.
+/// The probes of the first layer. Its rate of false positives is 2^-8, that of all layers below 2^-7.
 const FIRST_PROBES: usize = 8;
-/// Bits for each probe and fingerprint, at which a Bloom filter of a given rate is smallest: 1 / ln 2, in thousandths.
+/// The bits for each probe and fingerprint at which a Bloom filter of a given rate is smallest: 1 / ln 2, in thousandths.
 const BITS_PER_PROBE: usize = 1_443;
-/// More layers than that have no meaning: the last one holds 2^38 fingerprints.
+/// The possible numbers of layers. The last one would hold 2^38 fingerprints.
 pub(crate) const LAYERS: RangeInclusive<usize> = 0..=16;
 
 impl Layer {
@@ -89,7 +89,7 @@ impl Filter {
         self.layers.iter().rev().any(|layer| layer.contains(fingerprint))
     }
 
-    /// The number of inserted fingerprints, except those that it already seemed to have. False positives make it a little low.
+    /// Returns the number of inserted fingerprints. Those that it already seemed to have are not counted, so it is a little low.
     pub(crate) fn len(&self) -> usize {
         let held = |(index, layer): (usize, &Layer)| (FIRST_KEYS << (2 * index)) - layer.left;
         self.layers.iter().enumerate().map(held).sum()
@@ -100,20 +100,20 @@ impl Filter {
         self.layers.len()
     }
 
-    /// The number of layers that will never change again.
+    /// Returns the number of layers that never change again.
     pub(crate) fn full_layers(&self) -> usize {
         let is_full = |layer: &Layer| layer.left == 0;
         self.layers.len() - usize::from(self.layers.last().is_some_and(|last| !is_full(last)))
     }
 
-    /// A layer as it is stored: how many fingerprints it still takes as `u64`, then its bits, little-endian.
+    /// Encodes a layer: how many fingerprints it still takes as `u64`, then its bits, little-endian.
     pub(crate) fn encode_layer(&self, index: usize) -> Vec<u8> {
         let layer = &self.layers[index];
         let numbers = [layer.left as u64].into_iter().chain(layer.bits.iter().copied());
         numbers.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Takes the next layer back from what was stored; `None` if it is not that layer. Else by how many bytes it has grown.
+    /// Restores the next layer and returns the growth in bytes; `None` if this is not the next layer.
     pub(crate) fn restore_layer(&mut self, index: usize, stored: &[u8]) -> Option<usize> {
         if index != self.layers.len() || !LAYERS.contains(&index) {
             return None;

@@ -1,5 +1,5 @@
-//! The entities of a shard that are asked most, as far as a sample tells: space-saving counters (Metwally, Agrawal, El Abbadi:
-//! "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), over the last two windows of time.
+//! The entities of a shard that are executed most, according to a sample: space-saving counters (Metwally, Agrawal, El Abbadi: "Efficient
+//! Computation of Frequent and Top-k Elements in Data Streams", 2005), over the last two time windows.
 
 use crate::model::Timestamp;
 
@@ -7,18 +7,18 @@ use crate::model::Timestamp;
 const COUNTERS: usize = 8;
 const WINDOW_MICROS: i64 = 4_000_000;
 
-/// An entity that was seen often.
+/// An entity that is executed often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotEntity {
     /// The kind's index in the registry.
     pub kind: usize,
     /// The id in its address.
     pub id: Box<str>,
-    /// A lower bound of the times a second that it was seen in the sample.
+    /// A lower bound of its executions a second in the sample.
     pub seen_per_second: f64,
 }
 
-/// Counters of the window that runs and of the one before it.
+/// The counters of the present and of the previous window.
 #[derive(Debug, Default)]
 pub(crate) struct Hot {
     current: Vec<Counter>,
@@ -34,7 +34,7 @@ struct Counter {
     hash: u64,
     id: Box<str>,
     count: u64,
-    /// The part of `count` that may belong to others, from before this entity took their counter over.
+    /// The part of `count` that may belong to the counter's former entities.
     others: u64,
 }
 
@@ -81,7 +81,7 @@ impl Hot {
     pub(crate) fn list(&mut self, now: Timestamp) -> Vec<HotEntity> {
         self.roll(now);
         let current = now.micros.saturating_sub(self.begun).max(0);
-        // Without a window before this one it began with the first that was seen.
+        // Without a previous window, the present one began with the first execution.
         let seconds = (current + WINDOW_MICROS) as f64 / 1e6;
         let mut found: Vec<(&Counter, u64)> = Vec::new();
         for counter in self.current.iter().chain(&self.before) {

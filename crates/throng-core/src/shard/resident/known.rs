@@ -1,8 +1,8 @@
-//! The ids that a kind has in a shard. An unknown id thus costs neither a slot nor a read of the store.
+//! The ids of a kind that exist in a shard, so that an unknown id costs neither a slot nor a read of the store.
 //!
-//! The store keeps them as system rows, so that a start reads two bytes an entity and not the entities. A checkpoint adds a row
-//! with the fingerprints of the ids that are new since the last one. Once there are many such rows, the changed layers of the
-//! filter replace them. A checkpoint thus writes a few bytes for each new id, and now and then one shard's filter.
+//! The store keeps them as system rows, so that a start reads two bytes for each entity and not the entities. A checkpoint adds a row with
+//! the fingerprints of the new ids. Once there are many such rows, the changed layers of the filter replace them. So a checkpoint writes a
+//! few bytes for each new id, and now and then one shard's filter.
 //!
 //! ```text
 //! n, kind, 0, shard (2), number of the layer (1)   → a layer of the filter
@@ -16,7 +16,7 @@ use throng_journal::ShardId;
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     filter: Filter,
-    /// Fingerprints no checkpoint has stored yet.
+    /// Fingerprints that no checkpoint has stored yet.
     fresh: Vec<u32>,
     /// The number of them in the last [`rows`](Self::rows).
     given: usize,
@@ -28,8 +28,8 @@ pub(crate) struct Known {
     folds: Option<usize>,
 }
 
-/// Lists in the store before layers replace them; up to twice as many, depending on the shard, so that not all shards write
-/// their layers with the same checkpoint.
+/// The number of lists in the store before layers replace them. It is up to twice as many, depending on the shard, so that not all shards
+/// write their layers in the same checkpoint.
 const LISTS_MAX: u32 = 64;
 /// The mark of a list's row, in the place where the row of a layer has its number.
 const LIST: u8 = u8::MAX;
@@ -40,18 +40,17 @@ fn fingerprint(hash: u64) -> u32 {
 }
 
 impl Known {
-    /// May this id be one that is known?
+    /// True if this id may exist; never false for one that does.
     pub(crate) fn contains(&self, hash: u64) -> bool {
         self.filter.contains(fingerprint(hash))
     }
 
-    /// About how many ids are known.
+    /// Returns about how many ids exist.
     pub(crate) fn len(&self) -> usize {
         self.filter.len()
     }
 
-    /// An id that is new: whatever the filter says of it, because another engine's may say something else. Returns by how
-    /// many bytes it has grown.
+    /// Adds a new id, whatever the filter says of it, because another engine's filter may differ. Returns the growth in bytes.
     pub(crate) fn insert(&mut self, hash: u64) -> usize {
         self.fresh.push(fingerprint(hash));
         self.filter.insert(fingerprint(hash)) + std::mem::size_of::<u32>()
@@ -77,7 +76,7 @@ impl Known {
         rows.extend((0..self.lists).map(|number| (list(number), None)));
     }
 
-    /// The checkpoint with these rows is done. Returns by how many bytes it has shrunk.
+    /// Completes the checkpoint with these rows. Returns the bytes freed.
     pub(crate) fn stored(&mut self) -> usize {
         let given = std::mem::take(&mut self.given);
         self.fresh.drain(..given);
@@ -91,8 +90,8 @@ impl Known {
         given * std::mem::size_of::<u32>()
     }
 
-    /// Takes back a row, named by what follows the shard in its name; in the order of the names. `None` if it cannot be read.
-    /// Else by how many bytes it has grown.
+    /// Restores a row, named by what follows the shard in its key, in the order of the names. Returns the growth in bytes; `None` if it
+    /// cannot be read.
     pub(crate) fn restore(&mut self, name: &[u8], value: &[u8]) -> Option<usize> {
         match name {
             [LIST, number @ ..] => {
@@ -114,7 +113,7 @@ fn rows_of(kind: &str, shard: ShardId) -> Vec<u8> {
     [b"n", kind.as_bytes(), &[0], &shard.0.to_be_bytes()].concat()
 }
 
-/// The kind and the shard of a row, and what follows in its name.
+/// Returns the kind and the shard of a row, and the rest of its key.
 pub(crate) fn read_row(row: &[u8]) -> Option<(&str, ShardId, &[u8])> {
     let (b'n', rest) = row.split_first()? else { return None };
     let end = rest.iter().position(|byte| *byte == 0)?;

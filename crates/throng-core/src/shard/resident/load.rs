@@ -1,4 +1,4 @@
-//! Bringing entities back: from a state on its way to the store, or from what was read of the store and the log.
+//! Loading entities: from a state on its way to the store, or from what was read of the store and the log.
 
 use super::{
     Entities,
@@ -12,7 +12,7 @@ use crate::{
 use throng_journal::{Loaded, StoredEvent, StoredState, history_base};
 
 impl<E: Entity> Entities<E> {
-    /// Brings an entity back from a state that has not reached the store yet.
+    /// Loads an entity from a state that has not reached the store yet.
     pub(crate) fn revive(&mut self, common: &mut Common, at: u32) -> bool {
         let slot = self.slot(at);
         let Body::Passivated(Some(seq)) = slot.body else {
@@ -109,10 +109,10 @@ impl<E: Entity> Entities<E> {
     }
 }
 
-/// The state from what was read, or from which event on it cannot be brought back.
+/// Returns the state according to what was read, or the event from which on it cannot be applied.
 ///
 /// # Errors
-/// The store's state cannot be read.
+/// The reason why the store's state cannot be read.
 fn rebuild<E: Entity>(
     text: &str,
     loaded: Loaded,
@@ -150,7 +150,7 @@ fn rebuild<E: Entity>(
         Ok(base) => base,
         Err(missing) => return Ok(Err(event_missing(missing, first))),
     };
-    // Of what it was until it ended nothing is kept.
+    // The history before its end is not kept.
     let mut is_gone = base > seq;
     if is_gone {
         (state, seq) = (E::default(), base);
@@ -160,7 +160,7 @@ fn rebuild<E: Entity>(
         if event.seq <= seq {
             continue;
         }
-        // A copy keeps the beginning it had, also once what came behind it was removed: until the end nothing counts.
+        // After a copy was pruned, its earlier events may still be there. Nothing before the end counts.
         if event.seq != seq + 1 && seq < ended && event.seq <= ended + 1 {
             (state, stored_seq, seq, is_gone) = (E::default(), ended, ended, true);
             if event.seq <= ended {
@@ -170,7 +170,7 @@ fn rebuild<E: Entity>(
         if event.seq != seq + 1 {
             return Ok(Err(event_missing(seq + 1, Some(event.seq))));
         }
-        // Created anew: nothing of what it was.
+        // Created anew: nothing of the former state applies.
         if ended > 0 && seq == ended {
             state = E::default();
         }
@@ -192,11 +192,11 @@ fn rebuild<E: Entity>(
     }))
 }
 
-// What follows knows nothing of the entity's type, so that it is compiled once.
+// The code below does not depend on the entity's type, so that it is compiled once.
 
 /// A state: the number of the event after which it is, its version, its bytes.
 type NumberedState = (u64, u16, Vec<u8>);
-/// The events and states that were read from the log, with their content.
+/// The events and states read from the log, with their content.
 type Tail = [(TailEvent, Vec<u8>)];
 
 fn newest_state(stored: Option<StoredState>, pending: Option<NumberedState>, tail: &Tail) -> Option<NumberedState> {
@@ -206,7 +206,7 @@ fn newest_state(stored: Option<StoredState>, pending: Option<NumberedState>, tai
     recorded.chain(stored).chain(pending).max_by_key(|(seq, ..)| *seq)
 }
 
-/// An event is neither there nor gone.
+/// Returns the error for an event that is missing though it was not removed.
 fn event_missing(seq: u64, found: Option<u64>) -> Broken {
     let found = found.unwrap_or_default();
     let reason = format!(
@@ -216,7 +216,7 @@ fn event_missing(seq: u64, found: Option<u64>) -> Broken {
     Broken { seq, reason }
 }
 
-/// The events of the store, and those of the log behind them.
+/// Returns the events of the store, then those of the log.
 fn events(stored: Vec<StoredEvent>, tail: Vec<(TailEvent, Vec<u8>)>) -> impl Iterator<Item = StoredEvent> {
     let tail = tail.into_iter().filter(|(event, _)| !event.is_state);
     stored.into_iter().chain(tail.map(|(event, payload)| StoredEvent {
@@ -259,7 +259,7 @@ fn kept_with_newest(
     }
 }
 
-/// A family as stored and what the tail adds to it.
+/// Returns the stored family with what the log adds to it.
 pub(crate) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
     let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
         return stored.or(tail);

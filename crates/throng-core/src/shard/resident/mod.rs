@@ -41,26 +41,26 @@ pub struct Entities<E: Entity> {
     recency: Recency,
     /// The number of entities in memory.
     resident: usize,
-    /// The slots of those that are quarantined, all of them in memory.
+    /// The slots of quarantined entities. Entities that cannot be loaded are listed only while in memory.
     quarantined: BTreeSet<u32>,
-    /// Slots with a trace: those a checkpoint has to visit.
+    /// The slots with a trace, which a checkpoint has to visit.
     traced: Vec<u64>,
     pub(super) listing: Listing,
     generation: u64,
     /// The number of the last state that the checkpoint under way took.
     given: u64,
     pub(super) effects: Effects<E>,
-    /// The events of the command at hand; the buffer is reused.
+    /// The events of the current command. The buffer is reused.
     pub(super) shapes: Vec<EventShape>,
     /// The queries it answers, by name.
     pub(super) queries: Vec<(&'static str, QueryFn<E>)>,
-    /// The kinds whose outcomes it hears.
+    /// The kinds whose outcomes it takes.
     pub(super) hears: Vec<(&'static str, HearFn<E>)>,
     /// Sees its commands, in a simulation.
     pub(super) observer: Option<CommandObserver>,
 }
 
-/// The ids of a table's traces, sorted, as far as somebody has asked.
+/// The ids of a table's traces, sorted, as far as a listing has requested them.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// Id and hash.
@@ -69,13 +69,13 @@ pub(super) struct Listing {
     pub(super) traces: usize,
 }
 
-/// The place where an entity was found.
+/// The result of looking an entity up.
 pub(super) enum Lookup<R> {
-    /// The entity is in this slot, which was made just now if it is new.
+    /// The entity is in this slot, which was made just now if `is_new`.
     Found { at: u32, is_new: bool },
     /// The entity is not in memory.
     Load,
-    /// The id is not one of this kind, so the entity is nowhere.
+    /// The text is not an id of this kind, so there is no such entity.
     Refused(Error<R>),
 }
 
@@ -87,7 +87,7 @@ std::thread_local! {
 
 #[derive(Default)]
 pub(super) struct Slots<E: Entity> {
-    /// Each in memory of its own: what a table has held at most would be kept for good otherwise, and up to half of it never used.
+    /// Each slot is allocated by itself. Otherwise the table's largest size would be kept for good, and up to half of it never used.
     slots: Vec<Option<Box<Slot<E>>>>,
     free: Vec<u32>,
 }
@@ -114,7 +114,7 @@ impl<E: Entity> Linked for Slots<E> {
     }
 }
 
-/// The low bits of the hash chose the shard; the table is entered by the others.
+/// Returns the bits of the hash that select the table's entry. The low bits chose the shard.
 fn spread(hash: u64) -> u64 {
     hash.rotate_right(20)
 }
@@ -145,13 +145,13 @@ impl<E: Entity> Entities<E> {
         self.slots.get(at)
     }
 
-    /// The slots of this hash: one, nearly always.
+    /// Returns the slots of this hash: nearly always one.
     pub(super) fn slots_of(&self, hash: u64) -> impl Iterator<Item = &Slot<E>> {
         let alike = self.index.iter_hash(spread(hash)).map(|at| self.slots.get(*at));
         alike.filter(move |slot| slot.hash == hash)
     }
 
-    /// The hashes of the slots that have, or had, a trace since the last checkpoint.
+    /// Returns the hashes of the slots that have, or had, a trace since the last checkpoint.
     pub(super) fn traces(&self) -> &[u64] {
         &self.traced
     }
@@ -168,7 +168,7 @@ impl<E: Entity> Entities<E> {
         self.known.contains(hash)
     }
 
-    /// Quarantines an entity; `last` is the last of its events that were read.
+    /// Quarantines an entity. `last` is the last of its events that were read.
     pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, broken: Broken, last: u64) {
         let slot = self.slots.at(at);
         let address = Address::new(E::KIND, slot.text.clone());
@@ -187,12 +187,12 @@ impl<E: Entity> Entities<E> {
         self.used(common, at);
     }
 
-    /// Makes the id known: the entity has its first event, or its first relative.
+    /// Adds the id to the known ones: the entity has its first event or its first relative.
     pub(super) fn know(&mut self, common: &mut Common, hash: u64) {
         common.known_bytes += self.known.insert(hash);
     }
 
-    /// Finds an entity for a command or a query. An unknown id gets a slot, for as long as it is looked at.
+    /// Finds an entity for a command or a query. An unknown id gets a temporary slot.
     pub(super) fn look_up(&mut self, common: &mut Common, hash: u64, id: &str) -> Lookup<E::Rejection> {
         if let Some(at) = self.find(hash, id) {
             let passivated = matches!(self.slot(at).body, Body::Passivated(_));
@@ -263,7 +263,7 @@ impl<E: Entity> Entities<E> {
         self.slots.free.push(at);
     }
 
-    /// Notes that an entity is in memory and was used now, and counts its bytes anew.
+    /// Notes that an entity is in memory and was just used, and updates the count of its bytes.
     pub(super) fn used(&mut self, common: &mut Common, at: u32) {
         self.recency.used(&mut self.slots, at);
         let slot = self.slots.at(at);
@@ -277,7 +277,7 @@ impl<E: Entity> Entities<E> {
         common.resident_bytes = common.resident_bytes + new as usize - old as usize;
     }
 
-    /// Takes an entity out of the counts of what is in memory.
+    /// Removes an entity from the counts of what is in memory.
     fn leave(&mut self, common: &mut Common, at: u32) {
         self.recency.remove(&mut self.slots, at);
         common.has_set_aside |= self.quarantined.remove(&at);
@@ -291,7 +291,7 @@ impl<E: Entity> Entities<E> {
         slot.bytes = 0;
     }
 
-    /// The slot has a trace from now on: a checkpoint has to visit it.
+    /// Returns the slot's trace, which a checkpoint has to visit from now on.
     pub(super) fn trace(&mut self, common: &mut Common, at: u32) -> &mut Trace {
         let slot = self.slots.at(at);
         if slot.trace.is_none() {
@@ -330,14 +330,14 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    /// Has the next checkpoint store only the end of an entity that is gone, as a row.
+    /// Has the next checkpoint store only the end of a removed entity, as a row.
     pub(super) fn keep_end(&mut self, common: &mut Common, at: u32) {
         let trace = self.trace(common, at);
         (trace.family, trace.gone, trace.end_given) = (false, true, false);
         trace.note.remove();
     }
 
-    /// Has the next checkpoint write a note of its family and its end, since no state can be stored that holds them.
+    /// Has the next checkpoint write a note of its family and its end, because no state with them can be stored.
     fn note(&mut self, common: &mut Common, at: u32) {
         let trace = self.trace(common, at);
         if std::mem::take(&mut trace.family) {
@@ -345,14 +345,15 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    /// Forgets the state of an entity whose code panicked half-way; its events bring it back.
+    /// Drops the state of an entity whose code panicked. It is rebuilt from its events.
     pub(super) fn drop_state(&mut self, common: &mut Common, at: u32) {
         self.leave(common, at);
         self.trace(common, at);
         self.slots.at(at).body = Body::Passivated(None);
     }
 
-    /// The entity used last, if it has at least so many bytes. One that is quarantined would be read again and again.
+    /// Returns the entity used last, if it has at least this many bytes. A quarantined one is excluded, as it would be read again and
+    /// again.
     pub(super) fn large(&self, bytes_min: usize) -> Option<u32> {
         self.recency.used_last().filter(|at| {
             let slot = self.peek(*at);
@@ -378,7 +379,7 @@ impl<E: Entity> Entities<E> {
                     .and_then(|trace| trace.pending.as_ref())
                     .map(|pending| pending.seq);
                 let body = Body::Passivated(newest.filter(|newest| *newest == seq));
-                // A record that is durable, and no event, leaves the store nothing to take.
+                // A durable record without an event leaves nothing for the store.
                 if slot.trace.is_none() && slot.rests_on <= common.durable {
                     self.remove(common, at);
                 } else {
@@ -391,7 +392,7 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    /// Drops what is in memory of an entity whose state nobody needs; the slot stays for what the store does not have yet.
+    /// Drops an entity whose state is not needed from memory. The slot stays for what the store does not have yet.
     pub(super) fn forget(&mut self, common: &mut Common, at: u32) {
         if self.slots.at(at).trace.is_none() {
             self.remove(common, at);
@@ -417,7 +418,7 @@ impl<E: Entity> Entities<E> {
         found
     }
 
-    /// Entities whose family has changed and that are not in memory: a checkpoint needs them to be.
+    /// Returns entities that a checkpoint needs in memory, because their family has changed.
     pub(super) fn families_to_load(&self) -> Vec<(u64, Box<str>)> {
         let away = self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Passivated(_)));
         away.into_iter()
@@ -471,7 +472,8 @@ impl<E: Entity> Entities<E> {
                 let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
                 let Some(pending) = pending else { continue };
                 let address = Address::new(E::KIND, slot.text.clone());
-                // States of another version are rebuilt from events, and neither a family nor an end is one: so they have rows.
+                // States of another version are rebuilt from events, which contain neither a family nor an end. So these have rows of their
+                // own.
                 if let Ok(parts) = parts_of(&pending.bytes) {
                     if !parts.family.is_empty() {
                         rows.system.push((family_row(&address), Some(parts.family.to_vec())));

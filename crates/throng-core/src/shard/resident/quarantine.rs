@@ -1,9 +1,8 @@
-//! Entities that cannot be brought back: each is set aside by itself, with the reason, and holds up nobody else.
+//! Entities that cannot be loaded. Each is quarantined by itself, with the reason, and delays no others.
 //!
-//! The shard quarantines an entity whose events cannot be applied; the driver one whose rows cannot be read. To its commands
-//! and queries it answers [`Error::Quarantined`](crate::model::Error::Quarantined), messages to it are dead-lettered with the
-//! reason, its timers wait, and checkpoints go on without its state. It is loaded again once it is
-//! [released](Shard::release), or after it was passivated.
+//! The shard quarantines an entity whose events cannot be applied; the driver one whose rows cannot be read. Its commands and queries get
+//! [`Error::Quarantined`](crate::model::Error::Quarantined), messages to it are dead with the reason, its timers wait, and checkpoints go
+//! on without its state. It is loaded again once it is [released](Shard::release), or after it was passivated.
 //!
 //! An [operator](crate::shard::timers::operator_quarantine) quarantines an entity that could go on.
 
@@ -37,7 +36,7 @@ impl Quarantined {
 }
 
 impl Shard {
-    /// Quarantines an entity that cannot be loaded; `false` if it was brought back meanwhile, and nothing was done.
+    /// Quarantines an entity that cannot be loaded; `false`, and no change, if it was loaded meanwhile.
     pub fn quarantine(&mut self, kind: usize, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
         self.tables[kind].quarantine(&mut self.common, hash, id, why)
     }
@@ -47,8 +46,8 @@ impl Shard {
         self.tables[kind].release(&mut self.common, hash, id)
     }
 
-    /// The entities of a kind that an operator has quarantined, and those in memory that cannot be brought back, at most so many of each, in
-    /// no order.
+    /// Returns the entities of a kind that an operator has quarantined, and those in memory that cannot be loaded, at most `limit` of each,
+    /// in no order.
     #[must_use]
     pub fn quarantined(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
         let mut found = self.quarantined_of_kind(kind, limit);
@@ -56,8 +55,8 @@ impl Shard {
         found
     }
 
-    /// Counts the quarantined entities, by kind and by what has set them aside. An entity that cannot be brought back counts from when that
-    /// was found, also by the epoch before, and also while it is not in memory.
+    /// Counts the quarantined entities, by kind and by who quarantined them. An entity that cannot be loaded counts from the time when that
+    /// was found, perhaps by an earlier epoch, and also while it is not in memory.
     #[must_use]
     pub fn count_quarantined(&self) -> Vec<QuarantinedEntities> {
         let named = |id: &str, reason: &str| format!("{id}: {reason}");
@@ -90,7 +89,7 @@ impl Shard {
         counted.filter(|counted| counted.entities > 0).collect()
     }
 
-    /// The noted entities that this epoch has not tried to bring back, as kind and address: loading one keeps its note or forgets it.
+    /// Returns the noted entities that this epoch has not tried to load, as kind and address. Loading one keeps or removes its note.
     #[must_use]
     pub fn noted_untried(&self) -> Vec<(usize, Address)> {
         let untried = self.common.unloadables.untried();

@@ -3,7 +3,7 @@
 //! The first use puts an entity on **probation**, a second one **protects** it. Victims come from probation first, so
 //! that a scan over ids used once does not push out those used again and again.
 
-/// The place of an entity in its list. Part of the slot; `u32::MAX` is "none".
+/// The neighbours of an entity in its list. Part of the slot; `u32::MAX` means none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     older: u32,
@@ -74,7 +74,7 @@ impl Recency {
         }
     }
 
-    /// Moves an entity to the front, because it was used now.
+    /// Moves an entity to the front, because it was just used.
     pub(crate) fn used(&mut self, slots: &mut impl Linked, at: u32) {
         let links = *slots.links(at);
         if links.newer == NONE && links.segment == Segment::Protected {
@@ -89,7 +89,7 @@ impl Recency {
         self.remove(slots, at);
         self.push(slots, at, segment);
         self.used_last = at;
-        // Protected may hold four fifths; its oldest goes back on probation.
+        // The protected list may hold four fifths. Its oldest entity goes back on probation.
         if segment == Segment::Protected && self.protected.len > 4 * (self.probation.len + 1) {
             let oldest = self.protected.oldest;
             self.remove(slots, oldest);
@@ -133,14 +133,13 @@ impl Recency {
         self.ends(links.segment).len -= 1;
     }
 
-    /// Returns the entity to passivate next. This is never the one used last: a newcomer would be gone before its command has
-    /// run.
+    /// Returns the entity to passivate next. It is never the one used last, because a newcomer would be gone before its command has run.
     pub(crate) fn victim(&self) -> Option<u32> {
         let oldest = [self.probation.oldest, self.protected.oldest];
         oldest.into_iter().find(|at| *at != NONE && *at != self.used_last)
     }
 
-    /// The one that was used last, which is never a victim.
+    /// Returns the entity used last, which is never a victim.
     pub(crate) fn used_last(&self) -> Option<u32> {
         Some(self.used_last).filter(|at| *at != NONE)
     }

@@ -8,7 +8,7 @@ use crate::{
 use std::{any::Any, panic::AssertUnwindSafe};
 use throng_journal::{Place, Position, StoredEvent};
 
-/// An event the store has not indexed yet: where to read it.
+/// The position of an event that the store has not indexed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailEvent {
     /// Its sequence number within the entity.
@@ -19,30 +19,30 @@ pub struct TailEvent {
     pub name: &'static str,
     /// The version of its shape.
     pub version: u16,
-    /// True for the recorded state after this event; the events before it may be gone.
+    /// True for the recorded state after this event. The events before it may be removed.
     pub is_state: bool,
 }
 
-/// An event as it stands in the records.
+/// An event's place in the records.
 pub(crate) struct EventShape {
     pub(crate) name: &'static str,
     pub(crate) version: u16,
     pub(crate) length: u32,
 }
 
-/// The part of an entity that the store does not have yet.
+/// The data of an entity that the store does not have yet.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) tail: Vec<TailEvent>,
     /// A state on its way to the store.
     pub(crate) pending: Option<Pending>,
-    /// Its family has changed, or it has ended, since a state was given to the store, or they were noted.
+    /// True if its family has changed, or it has ended, and neither a stored state nor a note has that yet.
     pub(crate) family: bool,
-    /// The note of its family and its end, where there is no state to keep them with.
+    /// The note of its family and its end, if no state contains them.
     pub(crate) note: StoredNote,
-    /// The entity is gone, and its end needs a row: there is no state to keep the end with.
+    /// True if the entity was removed and its end needs a row, because no state contains it.
     pub(crate) gone: bool,
-    /// A checkpoint was given that row.
+    /// True if a checkpoint under way contains that row.
     pub(crate) end_given: bool,
     /// The store has no row of its indexed fields, or not the right one.
     pub(crate) unindexed: bool,
@@ -52,12 +52,12 @@ pub(crate) struct Trace {
 pub(crate) const TRACE_BYTES: usize = size_of::<Trace>() + 32;
 
 impl Trace {
-    /// Bytes of the tail in memory.
+    /// Returns the bytes of the tail in memory.
     pub(crate) fn tail_bytes(&self) -> usize {
         self.tail.len() * size_of::<TailEvent>()
     }
 
-    /// Bytes in memory, as they are counted among those on their way to the store.
+    /// Returns the bytes in memory that count as being on their way to the store.
     pub(crate) fn bytes(&self) -> usize {
         TRACE_BYTES + self.tail_bytes() + self.pending.as_ref().map_or(0, |pending| pending.bytes.len())
     }
@@ -101,41 +101,41 @@ pub(crate) struct Pending {
 pub(crate) struct Slot<E: Entity> {
     pub(crate) hash: u64,
     pub(crate) text: Box<str>,
-    /// The commit its last record stands in; 0: it has none since it came into memory.
+    /// The commit of its last record; 0: none since it came into memory.
     pub(crate) rests_on: u64,
-    /// The number of its last event when it ended last; 0: it never did.
+    /// The number of its last event when it last ended; 0: it never did.
     pub(crate) ended: u64,
     pub(crate) body: Body<E>,
     pub(crate) trace: Option<Box<Trace>>,
     pub(crate) family: Option<Box<Family>>,
     pub(crate) links: Links,
-    /// The bytes it was last counted with; 0: it is not in memory.
+    /// The bytes with which it was last counted; 0: it is not in memory.
     pub(crate) bytes: u32,
 }
 
 pub(crate) enum Body<E: Entity> {
     /// Its state is in memory.
     Resident(Resident<E>),
-    /// Not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
+    /// The entity is not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
     Passivated(Option<u64>),
     /// Its history cannot be applied.
     Quarantined(Box<SetAside>),
 }
 
-/// A quarantine: its reason, its begin, and the number of refused commands and messages.
+/// A quarantine: its reason, its beginning, and the number of refused commands and messages.
 pub(crate) struct SetAside {
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub(crate) seq: u64,
-    /// The last event that is known of it; 0: none.
+    /// The last known event; 0: none.
     pub(crate) last: u64,
     pub(crate) reason: String,
     pub(crate) since: Timestamp,
-    /// Commands and messages that were refused for it.
+    /// The number of commands and messages that were refused.
     pub(crate) refused: u64,
 }
 
 impl SetAside {
-    /// The answer to whoever asks the entity.
+    /// Returns the error for commands and queries.
     pub(crate) fn refusal<R>(&self, kind: &str, id: &str) -> Error<R> {
         Error::Quarantined {
             address: format!("{kind}/{id}"),
@@ -153,20 +153,20 @@ pub(crate) struct Resident<E: Entity> {
     pub(crate) seq: u64,
     /// The sequence number of the last state given to the store.
     pub(crate) stored_seq: u64,
-    /// The entity has ended, and nothing is kept of it.
+    /// True if the entity has ended and was removed.
     pub(crate) is_gone: bool,
 }
 
 impl<E: Entity> Resident<E> {
-    /// The number of events since the entity was created anew, if it ended with event `ended` before. All events, if `ended` is
-    /// its last one.
+    /// Returns the number of events since the entity was created anew, if `ended` is an earlier end. If `ended` is its last event, returns
+    /// the number of all events.
     pub(crate) fn seq_since(&self, ended: u64) -> u64 {
         if self.seq > ended { self.seq - ended } else { self.seq }
     }
 }
 
 impl<E: Entity> Slot<E> {
-    /// Bytes of the slot itself, with its places in the table: of an entity that is not in memory they wait for the store.
+    /// Returns the bytes of the slot itself, with its entries in the table. For an entity that is not in memory they wait for the store.
     pub(crate) fn own_bytes(&self) -> usize {
         std::mem::size_of::<Self>() + self.text.len() + 32
     }
@@ -183,15 +183,15 @@ impl<E: Entity> Slot<E> {
     }
 }
 
-/// An entity's history cannot be applied, from this event on; 0: it cannot be read.
+/// The event from which on an entity's history cannot be applied; 0: it cannot be read.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) seq: u64,
     pub(crate) reason: String,
 }
 
-/// A state and what is kept with it, in one buffer: length of the family as `u32`, the family, the state, both JSON. Of one that has
-/// ended, the highest bit of the length is set, and the number of its last event then stands before the family.
+/// Encodes a state with its family in one buffer: length of the family as `u32`, the family, the state, both JSON. For an entity that has
+/// ended, the highest bit of the length is set, and the number of its last event precedes the family.
 pub(crate) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended: u64) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; 4];
     let mut flag = 0;
@@ -221,9 +221,9 @@ const ENDED: u32 = 1 << 31;
 
 /// The parts of an encoded state.
 pub(crate) struct StateParts<'a> {
-    /// The number of the last event when the entity ended last; 0: it never did.
+    /// The number of the last event when the entity last ended; 0: it never did.
     pub(crate) ended: u64,
-    /// Its family, empty without one.
+    /// The family as JSON; empty if there is none.
     pub(crate) family: &'a [u8],
     state: &'a [u8],
 }
@@ -242,13 +242,13 @@ pub(crate) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
     Ok(StateParts { ended, family, state })
 }
 
-/// The JSON of a recorded state, without what is kept with it; `None` if it is none.
+/// Returns the JSON of a recorded state, without the family; `None` if it is not one.
 #[must_use]
 pub fn state_json(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(parts_of(bytes).ok()?.state).ok()
 }
 
-/// Reads from a recorded state the event with which the entity ended last; 0: it never did.
+/// Returns the event with which the entity last ended according to a recorded state; 0: it never did.
 #[must_use]
 pub fn ended_by_state(bytes: &[u8]) -> u64 {
     parts_of(bytes).map_or(0, |parts| parts.ended)
@@ -266,7 +266,7 @@ impl StateParts<'_> {
         serde_json::from_slice(self.state).map_err(|why| why.to_string())
     }
 
-    /// The state, which was stored by a program with this version of it.
+    /// Returns the state, stored by a program with this state version.
     pub(crate) fn state_of<E: Entity>(&self, version: u16) -> Result<E, String> {
         if version == E::STATE_VERSION {
             return self.state();
@@ -282,21 +282,21 @@ impl StateParts<'_> {
             state =
                 E::upcast_state(version, state).map_err(|why| format!("{why}, and the events before it are gone"))?;
         }
-        // Read as any other state is, so that what reads one is compiled once.
+        // Parsed like any other state, so that only one parser is compiled.
         let state = serde_json::to_vec(&state).map_err(|why| why.to_string())?;
         serde_json::from_slice(&state).map_err(|why| why.to_string())
     }
 }
 
-/// A recorded event, taken up to the present version.
+/// Reads a recorded event and upcasts it to the present version.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The reason why it cannot be read.
 pub fn decode_event<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Result<E::Event, String> {
     use crate::model::Recorded;
     match read_present::<E>(name, version, payload) {
         Some(Ok(decoded)) => Ok(decoded),
-        // Older, or renamed: a name that is not one any more has no present version to compare with.
+        // The event is older, or was renamed: an unknown name has no present version to compare with.
         present => {
             let old = Recorded {
                 name: name.to_owned().into(),
@@ -311,7 +311,7 @@ pub fn decode_event<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Resu
     }
 }
 
-/// Applies one recorded event, taking it up to the present version first.
+/// Upcasts and applies one recorded event.
 pub(crate) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
     let broken = |reason: String| Broken { seq: event.seq, reason };
     let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), String> {
@@ -328,7 +328,7 @@ pub(crate) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(),
     }
 }
 
-/// An event of the present version; `None` if it is of another one.
+/// Reads an event of the present version; `None` if it has another version.
 fn read_present<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Option<Result<E::Event, String>> {
     use crate::model::Event;
     (version == E::Event::version(name))
@@ -348,7 +348,7 @@ fn taken_up<E: Entity>(mut old: crate::model::Recorded) -> Result<E::Event, Stri
     Err(format!("{} never reaches its present version", old.name))
 }
 
-/// An id as its kind reads it; one that its parser panics over is none.
+/// Parses an id. A panic of its parser counts as an error.
 pub(crate) fn parse_id<E: Entity>(text: &str) -> Result<E::Id, String> {
     match std::panic::catch_unwind(|| text.parse::<E::Id>()) {
         Ok(parsed) => parsed.map_err(|why| why.to_string()),

@@ -19,16 +19,16 @@ pub struct LoadRequest {
     pub rests_on: u64,
 }
 
-/// The data that was read to bring an entity back.
+/// The data that was read to load an entity.
 #[derive(Debug, Default)]
 pub struct Recalled {
     /// The store's part.
     pub stored: Loaded,
-    /// The events of the tail, with their payloads.
+    /// The events that only the log has, with their payloads.
     pub tail: Vec<(TailEvent, Vec<u8>)>,
-    /// The row of its family ([`crate::shard::family_row`]); needed only where the store has no state.
+    /// The row of its family ([`crate::shard::family_row`]), needed only if the store has no state.
     pub family: Option<Vec<u8>>,
-    /// The row that says it has ended ([`crate::shard::ended_row`]); needed only where the store has no state.
+    /// The row of its end ([`crate::shard::ended_row`]), needed only if the store has no state.
     pub ended: Option<Vec<u8>>,
 }
 
@@ -37,7 +37,7 @@ pub struct Recalled {
 pub enum LoadOutcome {
     /// The entity is in memory.
     Resident,
-    /// Its stored state cannot be read, for this reason: it is not in memory, and has to be loaded again without that state.
+    /// Its stored state cannot be read, for this reason. The entity is not in memory, and has to be loaded again without that state.
     UnreadableState(String),
     /// The entity is quarantined, for this reason.
     Quarantined(String),
@@ -51,19 +51,19 @@ pub(crate) trait Table: Any + Send {
     /// Answers a named query.
     fn query(&mut self, common: &mut Common, call: &mut QueryCall<'_>) -> Ran;
 
-    /// Returns what has to be read to bring this entity back; `None` if it is in memory.
+    /// Returns what has to be read to load this entity; `None` if it is in memory.
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
 
-    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
+    /// Loads an entity from what was read: the store's part, the payloads of the tail, and the family's row.
     fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> LoadOutcome;
 
-    /// Sets an entity aside that cannot be brought back; `false` if it is in memory.
+    /// Quarantines an entity that cannot be loaded; `false` if it is in memory.
     fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool;
 
     /// Ends a quarantine; `false` if there is none.
     fn release(&mut self, common: &mut Common, hash: u64, id: &str) -> bool;
 
-    /// The quarantined entities in memory, at most so many.
+    /// Returns quarantined entities in memory, at most `limit`.
     fn quarantined(&self, limit: usize) -> Vec<Quarantined>;
 
     /// Returns what is known of an entity without loading it.
@@ -83,16 +83,16 @@ pub(crate) trait Table: Any + Send {
     /// About how many entities there are, in memory or not.
     fn known(&self) -> usize;
 
-    /// Tells whether an id of this hash may have been given an event or a relative.
+    /// True if an id of this hash may have events or relatives.
     fn may_know(&self, hash: u64) -> bool;
 
     /// The number of entities in memory, and the number of these that are quarantined.
     fn resident(&self) -> (usize, usize);
 
-    /// A row of what is known of this kind's ids; `false` if it cannot be read.
+    /// Takes over a row of known ids of this kind; `false` if it cannot be read.
     fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool;
 
-    /// An event or family record written before this engine started.
+    /// Takes over an event or family record from before this engine's start.
     fn replay(
         &mut self,
         common: &mut Common,
@@ -104,22 +104,22 @@ pub(crate) trait Table: Any + Send {
     /// Notes that the records [replayed](Self::replay) for an entity came from a note in the store.
     fn has_note(&mut self, common: &mut Common, hash: u64, id: &str);
 
-    /// Events of this entity the store may not have indexed, and its recorded state among them.
+    /// Returns the events of this entity that the store may not have indexed, and its recorded state among them.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
 
-    /// The first ids of this kind after an id that have events the store may not have indexed, with their last number.
+    /// Adds the first ids of this kind after an id that have events which the store may not have indexed, with their last number.
     fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position);
 
     /// Adds the rows and states of this kind that the store does not have yet.
     fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows);
 
-    /// Entities (hash and id) that have to be in memory before a checkpoint.
+    /// Returns entities (hash and id) that have to be in memory before a checkpoint.
     fn families_to_load(&self) -> Vec<(u64, Box<str>)>;
 
-    /// A checkpoint up to here is done, with the states of these tokens.
+    /// Completes a checkpoint, which covers everything up to here.
     fn checkpointed(&mut self, common: &mut Common, upto: Position);
 
-    /// Records what an entity is by now.
+    /// Records the present state of an entity.
     fn record_state(
         &mut self,
         common: &mut Common,
@@ -128,17 +128,17 @@ pub(crate) trait Table: Any + Send {
         stage: &mut dyn Stage,
     ) -> Recorded;
 
-    /// Ends an entity, and keeps nothing of it.
+    /// Ends an entity, of which nothing is kept.
     fn erase(&mut self, common: &mut Common, entity: (u64, &str), known: u64, stage: &mut dyn Stage)
     -> Option<Erasure>;
 
-    /// Passivates the entity not used for the longest time; `false` if there is none.
+    /// Passivates the entity that was not used for the longest time; `false` if there is none.
     fn passivate(&mut self, common: &mut Common) -> bool;
 
-    /// The entity used last has at least so many bytes.
+    /// True if the entity used last has at least this many bytes.
     fn has_large(&self, bytes_min: usize) -> bool;
 
-    /// Passivates the entity used last, if it has at least so many bytes.
+    /// Passivates the entity used last, if it has at least this many bytes.
     fn passivate_large(&mut self, common: &mut Common, bytes_min: usize);
 }
 

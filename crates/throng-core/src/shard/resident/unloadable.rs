@@ -1,7 +1,7 @@
-//! Entities that could not be brought back, noted in rows of the store: a start counts them before anybody asks for one.
+//! Entities that could not be loaded, noted in rows of the store, so that a start can count them before they are used.
 //!
-//! A checkpoint writes a note. The one after its entity was brought back, released or erased removes it. A start reads all notes, and the
-//! engine loads each noted entity once: a program that can read it forgets the note.
+//! A checkpoint writes a note, and a later one removes it, once the entity was loaded, released or erased. A start reads all notes, and the
+//! engine loads each noted entity once: a program that can read it removes the note.
 //!
 //! ```text
 //! q, kind, 0, id   → the reason, as text
@@ -15,16 +15,16 @@ use crate::{
 use std::collections::BTreeMap;
 use throng_journal::Address;
 
-/// Entities of one shard that are noted at most. Further ones are counted while they are in memory.
+/// The most noted entities of one shard. Further ones are counted only while they are in memory.
 const NOTED_MAX: usize = 256;
 
 /// The notes of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Unloadables {
     noted: BTreeMap<Address, Note>,
-    /// Entities whose row the store has otherwise, and whether the checkpoint under way was given it.
+    /// Entities whose row in the store has to change; true if the checkpoint under way contains the change.
     due: BTreeMap<Address, bool>,
-    /// The beginnings of quarantines that were released: one whose next load fails has gone on since then. At most as many as are noted.
+    /// The beginnings of released quarantines. If the next load fails, the quarantine counts from then. At most as many as are noted.
     released: BTreeMap<Address, Timestamp>,
 }
 
@@ -71,14 +71,14 @@ impl Unloadables {
         }
     }
 
-    /// Takes the beginning of a quarantine that goes on after a vain release.
+    /// Returns the beginning of a quarantine that continues after a fruitless release.
     pub(crate) fn quarantined_since(&mut self, address: &Address) -> Option<Timestamp> {
         self.released.remove(address)
     }
 
-    /// An entity was brought back, released or erased; `false` if it was not noted.
+    /// Notes that an entity was loaded, released or erased; `false` if it was not noted.
     pub(crate) fn forget(&mut self, kind: &str, id: &str) -> bool {
-        // Nearly always there are none, and then this is all that a load pays.
+        // Nearly always both are empty, and this check is all that a load costs.
         if self.noted.is_empty() && self.released.is_empty() {
             return false;
         }

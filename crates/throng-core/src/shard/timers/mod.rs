@@ -32,20 +32,20 @@ use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
 #[derive(Debug)]
 struct Standing {
     set: Set,
-    /// The commit of this epoch's stream with its record; 0: it was recorded before this epoch.
+    /// The commit of its record in this epoch's stream; 0: it was recorded before this epoch.
     at: u64,
-    /// A pass over history may have left a record that sets it: while it is set, it is needed.
+    /// True if a retention pass may have left a record that sets it, because the record is needed while the timer is set.
     is_left: bool,
 }
 
-/// Tells which of a shard's timers are in memory.
+/// The part of a shard's timers that is in memory.
 #[derive(Debug, Default)]
 pub(super) struct TimersWindow {
-    /// The last one read, by place and key. `None`: all are in memory.
+    /// The last timer read, by due time and key. `None`: all are in memory.
     pub(super) upto: Option<(i64, Vec<u8>)>,
     /// The time to read the next page, if not all are in memory.
     pub(super) refill_at: i64,
-    /// Counts checkpoints. A page that was read before the last one does not count.
+    /// The number of checkpoints. A page that was read before the last one is ignored.
     generation: u64,
     /// The timers in the store, as of the last checkpoint.
     pub(super) stored: TimersCount,
@@ -55,41 +55,41 @@ pub(super) struct TimersWindow {
     pub(super) is_unsure: bool,
     /// The store has the shard's mark of this writer.
     pub(super) is_marked: bool,
-    /// All timers are read from the journal, and the store may have rows of any of them.
+    /// True if all timers were read from the journal, and the store may have rows for any of them.
     pub(super) is_rebuilt: bool,
     /// Rows of the store that find no timer, since the last checkpoint.
     pub(super) stale: Vec<Vec<u8>>,
 }
 
-/// The version of the record that clears a timer of which passes have left nothing.
+/// The version of the record that clears a timer of which retention passes have left no record.
 pub(super) const LEFT_NONE: u16 = 1;
-/// Not in a commit yet: in the open one, with whatever else its command records.
+/// The commit of a timer that is not staged yet.
 const UNSTAGED: u64 = u64::MAX;
-/// The counters of a shard's [credit](Timers::credit): few, as each of many shards has its own.
+/// The number of counters of a shard's [credit](Timers::credit): few, because each of many shards has its own.
 const CREDIT_BUCKETS: usize = 64;
 
 /// A shard's timers, as far as they are [in memory](window).
 #[derive(Debug)]
 pub(super) struct Timers {
     set: BTreeMap<TimerKey, Standing>,
-    /// Set by the command at hand.
+    /// The timers set by the current command.
     unstaged: Vec<TimerKey>,
-    /// The timers by when they are tried: when they are due, or later, once they could not be fired.
+    /// The timers by the time of the next try: when due, or later if they could not be fired.
     order: BTreeSet<(i64, TimerKey)>,
-    /// The timers that could not be fired: the time until which each waits, and the number of failures.
+    /// The timers that could not be fired: the time of the next try, and the number of failures.
     deferred: HashMap<TimerKey, (i64, u32)>,
     bytes: usize,
-    /// Changed since the last checkpoint, with what the store has of them.
+    /// The timers changed since the last checkpoint, with what the store has of them.
     changed: BTreeMap<TimerKey, StoredTimer>,
-    /// Changed before, and on the way to the store.
+    /// The timers that changed before, and are on their way to the store.
     given: BTreeSet<TimerKey>,
-    /// Entities that ended since the last checkpoint while not all timers were in memory: the store may have some of theirs.
+    /// Entities that ended since the last checkpoint while not all timers were in memory. The store may have some of theirs.
     ended: BTreeSet<Vec<u8>>,
-    /// Ended before, and on the way to the store.
+    /// Entities that ended before, and are on their way to the store.
     given_ended: BTreeSet<Vec<u8>>,
     pending_bytes: usize,
     window: TimersWindow,
-    /// Counts the timers of each entity that were set since the start, and are set still.
+    /// Counts the pending timers of each entity that were set since the start.
     credit: Credit,
     /// The quarantines that timers keep.
     pub(super) quarantines: OperatorQuarantines,
@@ -122,11 +122,11 @@ impl Default for Timers {
 #[derive(Clone, Copy, Debug)]
 pub struct TimersSet(usize);
 
-/// An entity's timers that may stand in the store only.
+/// An entity's timers that may be only in the store.
 #[derive(Clone, Debug)]
 pub struct TimersAway {
     prefix: Vec<u8>,
-    /// The keys of timers whose rows do not count.
+    /// The keys of timers whose rows in the store are outdated.
     known: BTreeSet<Vec<u8>>,
 }
 
@@ -137,13 +137,13 @@ impl TimersAway {
         &self.prefix
     }
 
-    /// Counts the timers that were seen in memory.
+    /// Returns the number of timers found in memory.
     #[must_use]
     pub fn known(&self) -> usize {
         self.known.len()
     }
 
-    /// The timer of a row, unless it was seen in memory.
+    /// Returns the timer of a row, unless it was found in memory.
     #[must_use]
     pub fn view(&self, row: &[u8], value: &[u8]) -> Option<TimerView> {
         let key = row.strip_prefix(TIMER_ROWS)?;
@@ -158,7 +158,7 @@ impl TimersAway {
 }
 
 impl Timers {
-    /// Counts those that are set: at the last checkpoint, where not all are in memory.
+    /// Returns the number of pending timers; if not all are in memory, the number at the last checkpoint.
     pub(super) fn len(&self) -> usize {
         let all = match self.window.upto {
             None => self.set.len(),
@@ -180,12 +180,12 @@ impl Timers {
         }
     }
 
-    /// Counts those in memory, for [`multiplies`](Self::multiplies).
+    /// Returns the number of timers in memory, for [`multiplies`](Self::multiplies).
     pub(super) fn mark(&self) -> TimersSet {
         TimersSet(self.set.len())
     }
 
-    /// There are more than at the mark, and the entity of this hash has more than its credit.
+    /// True if there are more than at the mark, and the entity of this hash has exceeded its credit.
     pub(super) fn multiplies(&self, before: TimersSet, of: u64) -> bool {
         self.set.len() > before.0 && self.credit.is_spent(of)
     }
@@ -195,18 +195,18 @@ impl Timers {
         self.bytes
     }
 
-    /// Bytes of the notes on what changed since the last checkpoint.
+    /// Returns the bytes of the notes on changed timers.
     pub(super) fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
 
-    /// Sets a timer for the command at hand.
+    /// Sets a timer for the current command.
     pub(super) fn set(&mut self, address: &Address, name: &str, set: Set) {
         let key = self.insert(address, name, set, (UNSTAGED, false));
         self.unstaged.push(key);
     }
 
-    /// Sets a timer as was recorded before this epoch.
+    /// Takes over a timer that was recorded before this epoch.
     pub(super) fn replay(&mut self, address: &Address, name: &str, set: Set) {
         self.insert(address, name, set, (0, true));
     }
@@ -246,7 +246,7 @@ impl Timers {
         self.set.insert(key, standing);
     }
 
-    /// Notes that the timers of the command at hand stand in this commit.
+    /// Notes that the timers of the current command are in this commit.
     pub(super) fn staged(&mut self, commit: u64) {
         for key in self.unstaged.drain(..) {
             if let Some(standing) = self.set.get_mut(&key) {
@@ -258,7 +258,7 @@ impl Timers {
         }
     }
 
-    /// Tells whether a pass may have left a record that sets a timer of this name.
+    /// True if a retention pass may have left a record that sets a timer of this name.
     pub(super) fn is_left(&self, address: &Address, name: &str) -> bool {
         self.is_left_of(&key_of(address, name))
     }
@@ -278,8 +278,8 @@ impl Timers {
         }
     }
 
-    /// Adds one number for each that is set and in memory: with the place of its record, where that is known. What stands up to a kind's horizon
-    /// is left by a pass that goes by this. `false`: the store has others, which are to be left as well.
+    /// Adds the print of each pending timer in memory, with the position of its record if known. A retention pass leaves the records up to
+    /// a kind's horizon that have such a print. `false`: the store has further timers, which are to be left as well.
     pub(super) fn prints(
         &mut self,
         writer: WriterId,
@@ -317,7 +317,7 @@ impl Timers {
         }
     }
 
-    /// The keys in memory of an entity, by what they begin with.
+    /// Returns the keys in memory of an entity, by its prefix.
     fn keys_of<'a>(&'a self, entity: &'a [u8]) -> impl Iterator<Item = &'a TimerKey> {
         use std::ops::Bound::{Included, Unbounded};
         let from = self.set.range::<[u8], _>((Included(entity), Unbounded));
@@ -333,7 +333,7 @@ impl Timers {
         Some(old)
     }
 
-    /// Takes one out of memory.
+    /// Removes a timer from memory.
     fn take(&mut self, key: &TimerKey) -> Option<Standing> {
         let old = self.set.remove(key)?;
         self.bytes -= weigh(key, &old.set);
@@ -342,7 +342,7 @@ impl Timers {
         Some(old)
     }
 
-    /// Has a timer that could not be fired tried again: after a second, and after twice as long each time that fails.
+    /// Has a timer that could not be fired tried again: after a second, and after twice as long at each further failure.
     pub(super) fn defer(&mut self, due: &Due, now: Timestamp) {
         let key = TimerKey::from(key_of(&due.address, &due.name));
         if !self.is_set(&due.address, &due.name, due.at) {
@@ -368,14 +368,14 @@ impl Timers {
         }
     }
 
-    /// An entity's own in memory, at most so many.
+    /// Returns an entity's timers in memory, at most `limit`.
     pub(super) fn views_of(&self, of: &Address, limit: usize) -> Vec<TimerView> {
         let entity = key_of(of, "");
         let own = self.keys_of(&entity).filter(|key| place_of(key, 0) == 0);
         own.take(limit).filter_map(|key| self.view(key)).collect()
     }
 
-    /// An entity's own that are not in memory, if there may be any.
+    /// Returns an entity's timers that are not in memory, if there may be any.
     pub(super) fn away(&self, of: &Address) -> Option<TimersAway> {
         let entity = key_of(of, "");
         let has_ended = self.ended.contains(&entity) || self.given_ended.contains(&entity);
@@ -389,13 +389,13 @@ impl Timers {
         })
     }
 
-    /// Returns timers that could not be fired, at most so many.
+    /// Returns timers that could not be fired, at most `limit`.
     pub(super) fn late(&self, limit: usize) -> Vec<TimerView> {
         let late = self.deferred.keys().take(limit);
         late.filter_map(|key| self.view(key)).collect()
     }
 
-    /// Tells whether there is one of this name that could not be fired.
+    /// True if a timer of this name could not be fired.
     pub(super) fn is_late(&self, of: &Address, name: &str) -> bool {
         self.deferred.contains_key(&key_of(of, name)[..])
     }
@@ -415,7 +415,7 @@ impl Timers {
         standing.is_some_and(|standing| standing.set.at == at.micros)
     }
 
-    /// The time when the next one is due, or the next page of them is to be read.
+    /// Returns the time when the next timer is due, or the next page has to be read.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let first = self.order.first().map(|(micros, _)| *micros);
         let refill = self.window.upto.as_ref().map(|_| self.window.refill_at);
@@ -429,7 +429,7 @@ impl Timers {
             .collect()
     }
 
-    /// Gives a checkpoint those that changed.
+    /// Returns the changed timers for a checkpoint.
     pub(super) fn rows(&mut self, shard: ShardId, writer: WriterId) -> Option<TimerRows> {
         let window = &mut self.window;
         let is_same = self.changed.is_empty() && self.ended.is_empty() && window.stale.is_empty();
@@ -457,7 +457,7 @@ impl Timers {
         Some(rows)
     }
 
-    /// The checkpoint with the last rows has failed: they are changed still, and the store may have taken them.
+    /// Notes that the checkpoint with the last rows has failed: these timers count as changed, and the store may have taken them.
     pub(super) fn failed(&mut self) {
         self.window.is_unsure = true;
         self.calls.failed();
@@ -488,7 +488,7 @@ fn due_of(key: &[u8], set: &Set) -> Option<Due> {
     })
 }
 
-/// The first wait of a timer that could not be fired, and the number of times it doubles.
+/// The first pause of a timer that could not be fired, and the number of times the pause doubles.
 const RETRY_MICROS: i64 = 1_000_000;
 const RETRY_DOUBLINGS_MAX: u32 = 6;
 

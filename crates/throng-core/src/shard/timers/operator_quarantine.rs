@@ -1,7 +1,7 @@
-//! Entities that an operator has quarantined: none of them has a turn until it is released.
+//! Entities that an operator has quarantined. None of them executes anything until it is released.
 //!
-//! The log and the store keep a quarantine as a timer of its entity, named [`QUARANTINE`], that is never due. A start, a checkpoint, a pass
-//! over history, a hand-off and an erasure therefore treat it as any other timer. A program that does not know it keeps the timer, and does
+//! The log and the store keep a quarantine as a timer of its entity, named [`QUARANTINE`], that is never due. So a start, a checkpoint, a
+//! retention pass, a hand-off and an erasure treat it like any other timer. A program that does not know it keeps the timer, and does
 //! nothing with it.
 
 use super::{QUARANTINE, Set, Written};
@@ -15,7 +15,7 @@ use throng_journal::{Address, RecordKind};
 const NEVER_MICROS: i64 = 253_370_764_800_000_000;
 
 impl Common {
-    /// The answer for an entity that an operator has quarantined, and the commit it rests on.
+    /// Returns the error for an entity that an operator has quarantined, and the commit it rests on.
     #[inline]
     pub(crate) fn refused_by_operator<R>(&mut self, hash: u64, kind: &str, id: &str) -> Option<(Error<R>, u64)> {
         let (address, quarantine) = self.timers.quarantines.find(hash, kind, id)?;
@@ -31,8 +31,8 @@ impl Common {
 }
 
 impl Shard {
-    /// Quarantines an entity until it is [released](Self::release_by_operator): it has no turn, messages to it wait, and so do its timers.
-    /// `None` if an operator has quarantined it already.
+    /// Quarantines an entity until it is [released](Self::release_by_operator): it executes nothing, and messages to it and its timers
+    /// wait. `None` if an operator has quarantined it already.
     pub fn quarantine_by_operator(
         &mut self,
         of: &Address,
@@ -64,8 +64,8 @@ impl Shard {
         Some(common.stage(stage).commit)
     }
 
-    /// Ends what [`quarantine_by_operator`](Self::quarantine_by_operator) began; `None` if no operator has quarantined it. Timers that have waited
-    /// are due at once.
+    /// Ends a quarantine by [`quarantine_by_operator`](Self::quarantine_by_operator); `None` if no operator has quarantined it. Timers that
+    /// have waited are due at once.
     pub fn release_by_operator(
         &mut self,
         of: &Address,
@@ -80,7 +80,7 @@ impl Shard {
         Some(commit)
     }
 
-    /// Tells whether an operator has quarantined an entity.
+    /// True if an operator has quarantined the entity.
     #[must_use]
     pub fn is_quarantined_by_operator(&self, of: &Address) -> bool {
         self.common.timers.quarantines.contains(of)
@@ -92,7 +92,7 @@ impl Shard {
         self.common.timers.quarantines.views().collect()
     }
 
-    /// Tells whether an entity of this id may have been given an event or a relative; never `false` for one that was.
+    /// True if an entity of this id may have events or relatives; never false for one that has.
     #[must_use]
     pub fn may_know(&self, kind: usize, hash: u64) -> bool {
         self.tables.get(kind).is_some_and(|table| table.may_know(hash))

@@ -20,9 +20,9 @@ pub(crate) struct OperatorQuarantine {
     by: String,
     pub(crate) reason: String,
     since: Timestamp,
-    /// The commit of this epoch's stream with its record; 0: it was recorded before this epoch.
+    /// The commit of its record in this epoch's stream; 0: it was recorded before this epoch.
     pub(crate) commit: u64,
-    /// Commands that were refused for it.
+    /// The number of commands that were refused. Written under the shard's lock, by `&self` methods that refuse.
     pub(crate) refused: Cell<u64>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct OperatorQuarantine {
 #[derive(Debug, Default)]
 pub(crate) struct OperatorQuarantines {
     all: BTreeMap<(u64, Address), OperatorQuarantine>,
-    /// A quarantine was set or ended since the last look.
+    /// True if a quarantine was set or ended since the last look.
     has_changed: bool,
 }
 
@@ -39,7 +39,7 @@ fn key(address: &Address) -> (u64, Address) {
 }
 
 impl OperatorQuarantines {
-    /// A timer of this name was set.
+    /// Notes that a timer of this name was set.
     pub(crate) fn timer_set(&mut self, address: &Address, name: &str, set: &Set, commit: u64) {
         if name != QUARANTINE {
             return;
@@ -63,7 +63,7 @@ impl OperatorQuarantines {
         self.has_changed = true;
     }
 
-    /// Notes the commit that holds what the command at hand has set.
+    /// Notes the commit that holds what the current command has set.
     pub(crate) fn staged(&mut self, address: &Address, name: &str, commit: u64) {
         if name == QUARANTINE
             && let Some(quarantine) = self.all.get_mut(&key(address))
@@ -72,7 +72,7 @@ impl OperatorQuarantines {
         }
     }
 
-    /// A timer of this name is gone.
+    /// Notes that a timer of this name was removed.
     pub(crate) fn timer_gone(&mut self, address: &Address, name: &str) {
         if name == QUARANTINE {
             self.all.remove(&key(address));
@@ -94,7 +94,7 @@ impl OperatorQuarantines {
 
     #[inline]
     pub(crate) fn find(&self, hash: u64, kind: &str, id: &str) -> Option<(&Address, &OperatorQuarantine)> {
-        // Nearly always there are none, and then this is all that a command pays.
+        // Nearly always there are none, and this check is all that a command costs.
         if self.all.is_empty() {
             return None;
         }

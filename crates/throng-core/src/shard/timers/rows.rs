@@ -1,4 +1,5 @@
-//! Rows of timers in the store: one with each timer, one that finds it by when it is due, and a shard's mark that the latter are complete.
+//! Rows of timers in the store: one with each timer, one that finds it by its due time, and for each shard a mark that the latter are
+//! complete.
 
 use super::{QUARANTINE, Set, TimersCount};
 use crate::{
@@ -14,17 +15,18 @@ use throng_journal::{Address, Position, ShardId, WriterId};
 
 /// The prefix of rows that hold timers: the key of the timer follows.
 pub const TIMER_ROWS: &[u8] = b"t";
-/// The prefix of rows that find timers: the shard, when it is due, and its key follow. The value is empty.
+/// The prefix of rows that find timers. The shard, the due time, and the timer's key follow. The value is empty.
 pub const DUE_ROWS: &[u8] = b"T\x01";
-/// The prefix of marks: the shard follows. The value is the writer that found each timer of the shard a row, and how many timers there are.
+/// The prefix of marks; the shard follows. The value is the writer for which all rows of the shard's timers were complete, and the number
+/// of timers.
 pub(super) const MARK_ROWS: &[u8] = b"T\x00";
 /// The prefix of both, the marks first.
 pub const MARKED_ROWS: &[u8] = b"T";
 
-/// A timer's name among all: its entity's kind, 0, the length of the id, the id, and its own name.
+/// The unique key of a timer: its entity's kind, 0, the length of the id, the id, and its own name.
 pub(super) type TimerKey = Arc<[u8]>;
 
-/// A key, or, with an empty name, what the keys of an entity begin with.
+/// Returns a timer's key or, with an empty name, the prefix of an entity's keys.
 pub(super) fn key_of(address: &Address, name: &str) -> Vec<u8> {
     let (kind, id) = (address.kind.as_bytes(), address.id.as_bytes());
     let mut key = Vec::with_capacity(kind.len() + 3 + id.len() + name.len());
@@ -81,7 +83,7 @@ pub(super) fn entity_of(key: &[u8]) -> &[u8] {
     &key[..key.len() - name]
 }
 
-/// The place of a timer in the order of a shard's [`DUE_ROWS`]: when it is due. The timers that keep quarantines come first.
+/// Returns the place of a timer in the order of a shard's [`DUE_ROWS`]: its due time. The timers that keep quarantines come first.
 pub(super) fn place_of(key: &[u8], at: i64) -> i64 {
     match KeyParts::of(key) {
         Some(parts) if parts.name == QUARANTINE => i64::MIN,
@@ -139,7 +141,7 @@ fn mark_row(shard: ShardId, writer: WriterId, count: &TimersCount) -> SystemRow 
 pub struct TimersMark {
     /// The shard it is about.
     pub shard: ShardId,
-    /// The writer that made the last checkpoint of a program that knows these rows. An older program does not change it, and covers the
+    /// The writer that made the last checkpoint of a program that knows these rows. An older program does not change it, but covers the
     /// shard by another writer.
     pub writer: WriterId,
     /// The shard's timers in the store.
@@ -175,16 +177,16 @@ impl TimersMark {
     }
 }
 
-/// The row of a timer in the store, as far as it is known.
+/// The row of a timer in the store, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoredTimer {
-    /// There may be one. It is read before it is written.
+    /// There may be one. It has to be read before it is written.
     Unknown,
     /// There is none.
     None,
-    /// There is one, and no row finds it by when it is due: an older program has written it.
+    /// There is one, without a row that finds it by its due time: an older program wrote it.
     Unfound,
-    /// There is one, and this is its [place](place_of).
+    /// There is one, at this [place](place_of).
     At(i64),
 }
 
@@ -193,11 +195,11 @@ pub(super) enum StoredTimer {
 pub(super) struct ChangedTimer {
     pub(super) key: TimerKey,
     pub(super) stored: StoredTimer,
-    /// Its place and the value of its row; `None`: it is not set any more.
+    /// Its place and the value of its row; `None`: it is no longer set.
     pub(super) now: Option<(i64, Vec<u8>)>,
 }
 
-/// A shard's timers for a checkpoint, until it is known which rows of them the store has.
+/// A shard's timers for a checkpoint. Which rows the store has of them is still to be read.
 #[derive(Debug)]
 pub struct TimerRows {
     pub(super) shard: ShardId,
@@ -224,13 +226,13 @@ pub struct TimersStored {
 }
 
 impl TimerRows {
-    /// The shard whose timers they are.
+    /// Returns the shard of these timers.
     #[must_use]
     pub fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// The rows that have to be read before [`resolve`](Self::resolve).
+    /// Returns the rows that have to be read before [`resolve`](Self::resolve).
     #[must_use]
     pub fn unknown(&self) -> Vec<Vec<u8>> {
         let unknown = self.changed.iter().filter(|timer| timer.stored == StoredTimer::Unknown);
@@ -248,7 +250,7 @@ impl TimerRows {
         }
     }
 
-    /// The prefixes of rows that all have to be read before [`resolve`](Self::resolve).
+    /// Returns the prefixes whose rows all have to be read before [`resolve`](Self::resolve).
     #[must_use]
     pub fn of_ended(&self) -> Vec<Vec<u8>> {
         self.ended.iter().map(|entity| timer_row(entity)).collect()
@@ -286,7 +288,7 @@ impl TimerRows {
                 continue;
             }
             rows.push((row, now.as_ref().map(|(_, value)| value.clone())));
-            // A row that was read may be an older program's, which no row finds.
+            // A row that was read may be an older program's, without a row that finds it.
             if before != after || *stored == StoredTimer::Unknown {
                 let left = before.filter(|place| Some(*place) != after);
                 rows.extend(left.map(|place| (due_row(self.shard, place, key), None)));
@@ -313,13 +315,13 @@ impl TimerRows {
     }
 }
 
-/// The place of a timer whose row has this value.
+/// Returns the place of a timer whose row has this value.
 pub(super) fn place_in(key: &[u8], value: &[u8]) -> Option<i64> {
     let set: Set = serde_json::from_slice(value).ok()?;
     Some(place_of(key, set.at))
 }
 
-/// A timer in one number: its entity's kind and id, its name, what its record says, and where that stands, if that is known.
+/// Returns the print of a timer: a hash of its entity's kind and id, its name, its record's body, and the record's position if known.
 #[must_use]
 pub fn timer_print((kind, id, name): (&str, &str, &str), body: &[u8], at: Option<Position>) -> u64 {
     let place = at
@@ -340,7 +342,7 @@ pub fn timer_print((kind, id, name): (&str, &str, &str), body: &[u8], at: Option
     xxhash_rust::xxh3::xxh3_64(&all)
 }
 
-/// The [print](timer_print) of a timer by its row of the store, whose record may stand anywhere.
+/// Returns the [print](timer_print) of a timer from its row in the store. The position of its record is unknown.
 #[must_use]
 pub fn stored_timer_print(row: &[u8], value: &[u8]) -> Option<u64> {
     let (of, name) = read_row(row)?;

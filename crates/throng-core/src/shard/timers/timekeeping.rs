@@ -1,17 +1,17 @@
-//! The timers of a shard, as its driver asks for them.
+//! The timers of a shard, as its driver uses them.
 
 use super::{Due, TimersCount, TimersPage, TimersRead, TimersSet, TimersStored};
 use crate::{model::Timestamp, shard::Shard};
 
 impl Shard {
-    /// Remembers how many timers there are, for [`multiplies_timers`](Self::multiplies_timers).
+    /// Returns the number of timers, for [`multiplies_timers`](Self::multiplies_timers).
     #[must_use]
     pub fn timers_set(&self) -> TimersSet {
         self.common.timers.mark()
     }
 
-    /// Tells whether the command just executed left more timers than there were before, and its entity, by its hash, has more than its credit.
-    /// An entity goes on for at most a quarter of the credit beyond it.
+    /// True if the command just executed left more timers than there were before, and its entity, by its hash, has exceeded its credit. An
+    /// entity can exceed it by at most a quarter.
     #[must_use]
     pub fn multiplies_timers(&self, before: TimersSet, of: u64) -> bool {
         self.common.timers.multiplies(before, of)
@@ -23,18 +23,18 @@ impl Shard {
         self.common.outbox.len()
     }
 
-    /// The page of timers that has to be read by now; none as long as those in memory last.
+    /// Returns the page of timers that has to be read now; `None` as long as those in memory suffice.
     #[must_use]
     pub fn timers_page(&self, now: Timestamp) -> Option<TimersPage> {
         self.common.timers.page(self.common.id, now)
     }
 
-    /// Takes a page of timers over. `false`: a checkpoint was made meanwhile, and it has to be read anew.
+    /// Takes over a page of timers. `false`: a checkpoint was made meanwhile, and the page has to be read again.
     pub fn timers_read(&mut self, page: &TimersPage, read: TimersRead) -> bool {
         self.common.timers.read(page, read)
     }
 
-    /// Notes that a page of timers could not be read: it is due again later.
+    /// Notes that a page of timers could not be read. It is due again later.
     pub fn timers_unread(&mut self, now: Timestamp) {
         self.common.timers.unread(now);
     }
@@ -63,24 +63,24 @@ impl Shard {
         open - std::mem::replace(timers.calls.booked.entry(kind).or_default(), open)
     }
 
-    /// All timers of the shard come from the journal. Rows of the store do not count, and the next checkpoint replaces them.
+    /// Notes that all timers of the shard come from the journal. Rows of the store are ignored, and the next checkpoint replaces them.
     pub fn timers_in_journal(&mut self) {
         self.common.timers.in_journal();
     }
 
-    /// The checkpoint that took the timers of [`Rows::timers`](crate::shard::Rows::timers) is done. Timers that are due later
-    /// leave memory if there are more than twice as many as are to be kept.
+    /// Completes the checkpoint of the timers in [`Rows::timers`](crate::shard::Rows::timers). Timers that are due later leave memory if
+    /// there are more than twice as many as should be kept.
     pub fn timers_stored(&mut self, stored: &TimersStored, kept: usize) {
         self.common.timers.stored(stored, kept);
     }
 
-    /// The time when the next timer is due, or a page of timers is to be [read](Self::timers_page).
+    /// Returns the time when the next timer is due, or a page of timers has to be [read](Self::timers_page).
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
         self.common.timers.next()
     }
 
-    /// Timers due now, in the order they are due. Each has to be run as a command ([`crate::shard::Cause::Timer`]).
+    /// Returns the timers due now, in order. Each has to be executed as a command ([`crate::shard::Cause::Timer`]).
     #[must_use]
     pub fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
         self.common.timers.due(now, limit)
@@ -92,8 +92,7 @@ impl Shard {
         self.common.timers.is_set(&due.address, &due.name, due.at)
     }
 
-    /// A timer that is due could not be fired, because its entity cannot be loaded: it is tried again later, and later each
-    /// time.
+    /// Defers a timer that could not be fired because its entity cannot be loaded. The pause grows each time.
     pub fn defer_timer(&mut self, due: &Due, now: Timestamp) {
         self.common.timers.defer(due, now);
     }

@@ -36,7 +36,7 @@ pub struct TimerView {
 }
 
 impl Due {
-    /// Counts the ticks after the one that is due that should have been by now, too.
+    /// Returns the number of further ticks that should have happened by now.
     #[must_use]
     pub fn missed_ticks(&self, now: Timestamp) -> u64 {
         let late = now.micros.saturating_sub(self.at.micros).max(0).cast_unsigned();

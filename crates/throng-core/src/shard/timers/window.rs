@@ -1,7 +1,7 @@
 //! The timers of a shard that are in memory: all that are due soon, and all that changed since the last checkpoint.
 //!
-//! The others stand in the store alone. They are read page by page, in the order they are due, before the last one in memory is due. After a
-//! checkpoint the last ones leave memory again, if there are more than so many.
+//! The others are only in the store. They are read page by page, in the order of their due times, before the last one in memory is due.
+//! After a checkpoint the last ones leave memory again, if there are too many.
 
 use super::{
     Standing, TimerKey, Timers, TimersCount,
@@ -14,7 +14,7 @@ use crate::model::Timestamp;
 use std::ops::Bound;
 use throng_journal::ShardId;
 
-/// Rows that find no timer are removed at most so many at a time.
+/// The most rows without a timer that are removed at a time.
 const STALE_MAX: usize = 1_024;
 /// A page that could not be read is read again after this.
 const RETRY_MICROS: i64 = 1_000_000;
@@ -41,7 +41,7 @@ impl TimersPage {
         due_row(self.shard, *place, key)
     }
 
-    /// The row that holds the timer that one of the page's rows finds.
+    /// Returns the row of the timer that one of the page's rows finds.
     #[must_use]
     pub fn timer_row(found: &[u8]) -> Option<Vec<u8>> {
         read_due_row(found).map(|(_, key)| timer_row(key))
@@ -53,28 +53,28 @@ impl TimersPage {
 pub struct TimersRead {
     /// The rows that find timers, in order, each with the value of the timer's row.
     pub found: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// There are no more after these.
+    /// True if there are no more after these.
     pub is_last: bool,
 }
 
 impl Timers {
-    /// Tells whether the store may have a timer of this key that is not in memory.
+    /// True if the store may have a timer of this key that is not in memory.
     pub(super) fn may_be_stored(&self, key: &[u8]) -> bool {
         self.window.upto.is_some() && !self.is_changed(key) && !self.has_ended(key)
     }
 
-    /// Tells whether the store has no timers but those in memory.
+    /// True if the store has no timers besides those in memory.
     pub(super) fn is_all_in_memory(&self) -> bool {
         let window = &self.window;
         window.upto.is_none() && !window.is_rebuilt && self.ended.is_empty() && self.given_ended.is_empty()
     }
 
-    /// Tells whether the row of this key in the store does not count.
+    /// True if the row of this key in the store is outdated.
     fn is_changed(&self, key: &[u8]) -> bool {
         self.changed.contains_key(key) || self.given.contains(key)
     }
 
-    /// Tells whether the entity of a key has ended since the last checkpoint.
+    /// True if the entity of a key has ended since the last checkpoint.
     fn has_ended(&self, key: &[u8]) -> bool {
         let is_any = !self.ended.is_empty() || !self.given_ended.is_empty();
         is_any && {
@@ -165,7 +165,7 @@ impl Timers {
         self.put_away(kept);
     }
 
-    /// Takes those out of memory that are due last, and stand in the store as they are.
+    /// Removes the timers from memory that are due last and are unchanged in the store.
     fn put_away(&mut self, kept: usize) {
         if self.set.len() > self.changed.len() + 2 * kept {
             let soon = self.order.iter().filter(|(at, key)| self.is_in_order(*at, key));
@@ -189,13 +189,12 @@ impl Timers {
         beyond.iter().for_each(|key| _ = self.take(key));
     }
 
-    /// Tells whether a timer of the order stands where the store has it: it is no quarantine, and has not failed to fire.
+    /// True if a timer is at the place where the store has it: it is no quarantine, and has not failed to fire.
     fn is_in_order(&self, at: i64, key: &[u8]) -> bool {
         !self.deferred.contains_key(key) && place_of(key, at) == at
     }
 
-    /// A row of a store in which no other row finds it, at recovery: the next checkpoint adds that.
-    /// `false`: it cannot be read.
+    /// Restores a timer from a store in which no other row finds it. The next checkpoint adds such a row. `false`: it cannot be read.
     pub(crate) fn restore(&mut self, row: &[u8], value: &[u8]) -> bool {
         let key = row.strip_prefix(TIMER_ROWS).filter(|key| KeyParts::of(key).is_some());
         let (Some(key), Ok(set)) = (key.map(TimerKey::from), serde_json::from_slice(value)) else {

@@ -1,4 +1,4 @@
-//! A document behind a URL, fetched now and then.
+//! A document at a URL, fetched regularly.
 
 use crate::{error::FileError, guard::Refresh};
 use bytes::Bytes;
@@ -27,7 +27,8 @@ use tokio::{
 
 /// The interval between two fetches.
 const EVERY: Duration = Duration::from_mins(5);
-/// The same while there is none, or another is wanted: not at once, or whoever sends nonsense has the issuer asked all the time.
+/// The same while there is none, or a new one is wanted. Not at once: otherwise tokens with unknown keys would have the issuer asked all
+/// the time.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The longest time that a fetch may take.
 const WAIT: Duration = Duration::from_secs(5);
@@ -42,12 +43,12 @@ pub(super) struct Fetched<T> {
     uri: Uri,
     read: Read<T>,
     value: RwLock<Arc<T>>,
-    /// Another one is wanted.
+    /// True if a new document is wanted. Set by callers that need one; cleared by the fetching thread before each attempt.
     is_wanted: AtomicBool,
     last: Mutex<Last>,
-    /// The tries that were begun. Raised by each, once it has seen that it was wanted.
+    /// The number of attempts begun. The fetching thread raises it after it has cleared `is_wanted`.
     begun: AtomicU64,
-    /// Tells after each try what came of it.
+    /// Sends the result of each attempt.
     tries: watch::Sender<Tried>,
 }
 
@@ -60,11 +61,11 @@ struct Tried {
 
 #[derive(Default)]
 struct Last {
-    /// When it was tried.
+    /// The time of the attempt.
     tried: Option<Instant>,
-    /// The reason why the last try failed, which was logged.
+    /// The logged reason why the last attempt failed.
     failed: Option<String>,
-    /// The text that was fetched.
+    /// The fetched text.
     text: Bytes,
 }
 
@@ -130,7 +131,7 @@ impl<T: Default> Fetched<T> {
     /// Has it fetched soon; whether that went well.
     pub(super) async fn fetched_again(&self) -> bool {
         let mut tries = self.tries.subscribe();
-        // A fetch that is under way does not count: the issuer may have answered before it had the wanted key.
+        // A fetch under way does not count: the issuer may have answered before it had the wanted key.
         let next = self.begun.load(Ordering::SeqCst) + 1;
         self.want();
         let tried = tries.wait_for(|tried| tried.number >= next).await;
@@ -146,14 +147,14 @@ impl<T: Default> Fetched<T> {
 impl<T: Send + Sync> Refresh for Fetched<T> {
     fn refresh(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // A key that was taken back holds until the document is fetched: a try that failed is none.
+        // A revoked key stays valid until the document is fetched, so a failed attempt is followed by another soon.
         let is_soon = last.text.is_empty() || last.failed.is_some() || self.is_wanted.load(Ordering::SeqCst);
         let every = if is_soon { AGAIN } else { EVERY };
         if last.tried.is_some_and(|tried| tried.elapsed() < every) {
             return false;
         }
         last.tried = Some(Instant::now());
-        // In this order: whoever wants it from here on waits for the next try, or for this one, which has not asked yet.
+        // In this order: a caller that wants it from here on waits for the next attempt, or for this one, which has not asked yet.
         self.is_wanted.store(false, Ordering::SeqCst);
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let fetched = fetch(&self.uri).map_err(|why| why.to_string());

@@ -1,4 +1,4 @@
-//! The head of a JSON web token: what it demands of whoever verifies it.
+//! The header of a JSON web token: its demands on a verifier.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// The kinds of tokens that are for asking a service: RFC 7519 §5.1, RFC 9068 §2.1.
 const KINDS: [&str; 2] = ["jwt", "at+jwt"];
 
-/// Refuses a token that demands something that is not done here.
+/// Refuses a token with demands that this verifier does not support.
 pub(super) fn check(token: &[u8]) -> Result<(), &'static str> {
     let head = token.split(|byte| *byte == b'.').next().unwrap_or_default();
     let head = BASE64_URL_SAFE_NO_PAD.decode(head).ok();
@@ -16,7 +16,7 @@ pub(super) fn check(token: &[u8]) -> Result<(), &'static str> {
     if head.contains_key("crit") {
         return Err("The token demands extensions (crit) that this service does not know.");
     }
-    // RFC 7797: its message would not be what was signed here.
+    // RFC 7797: its message would differ from what was signed.
     if head
         .get("b64")
         .is_some_and(|is_encoded| *is_encoded != Value::Bool(true))

@@ -23,7 +23,7 @@ struct Key {
 }
 
 impl Keys {
-    /// Reads a set; keys for other uses, or of kinds not known here, are passed over.
+    /// Reads a set of keys. Keys for other uses, or of unknown kinds, are ignored.
     pub(super) fn parse(text: &[u8], takes_symmetric: bool) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Set {
@@ -56,7 +56,7 @@ impl Keys {
 }
 
 impl Key {
-    /// Reads a key; `None` if it is for other uses, or of a kind not known here. A symmetric one that is too short is an error.
+    /// Reads a key; `None` if it is for other uses, or of an unknown kind. A symmetric key that is too short is an error.
     fn parse(key: Value, takes_symmetric: bool) -> Result<Option<Self>, String> {
         if key.get("use").is_some_and(|of| of != "sig") {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Key {
     }
 }
 
-/// The algorithms whose signatures a key verifies; `None`: it is of a kind, or says an algorithm, that is not known here.
+/// Returns the algorithms whose signatures a key verifies; `None` if its kind or algorithm is unknown.
 fn algorithms(key: &Jwk, takes_symmetric: bool) -> Option<Vec<Algorithm>> {
     let of_kind = match &key.algorithm {
         AlgorithmParameters::EllipticCurve(parameters) => match parameters.curve {
@@ -115,7 +115,7 @@ fn algorithms(key: &Jwk, takes_symmetric: bool) -> Option<Vec<Algorithm>> {
     Some(algorithms)
 }
 
-/// Bytes of a hash, and so of a key for it at least (RFC 7518 §3.2).
+/// Returns the bytes of a hash, which are the least bytes of a key for it (RFC 7518 §3.2).
 fn hash_bytes(algorithm: Algorithm) -> usize {
     match algorithm {
         Algorithm::HS384 => 48,

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 
-/// Which JSON web tokens are taken. A token needs a `sub`, which is its caller's name, and an `exp`; clocks may differ by a minute.
+/// The accepted JSON web tokens. A token needs a `sub`, which is its caller's name, and an `exp`; clocks may differ by a minute.
 #[derive(Clone, Debug)]
 pub struct Jwt {
     /// The issuer's keys, as a set of JSON web keys: a file, or a URL. A file is read again when it changes.
@@ -28,23 +28,23 @@ pub struct Jwt {
     pub keys: String,
     /// The value that `iss` must have.
     pub issuer: Option<String>,
-    /// The value that `aud` must be or contain. If this is not set, a token that names an audience is refused.
+    /// The value that `aud` must be or contain. `None`: a token that names an audience is refused.
     pub audience: Option<String>,
 }
 
-/// Keys that a token is tried with at most: each try takes the loop's time.
+/// The most keys that a token is tried with: each attempt takes the loop's time.
 const KEYS_TRIED_MAX: usize = 8;
 
 const UNKNOWN_KEY: &str = "The token is signed with a key that is not among its issuer's.";
 /// The time for which that is so without another look.
 pub(crate) const UNKNOWN_LIFE: Duration = Duration::from_secs(10);
-/// Bounds of the requests that wait for the keys: each its time, and their number.
+/// The longest wait of a request for the keys, and the most requests that wait.
 const KEYS_WAIT: Duration = Duration::from_secs(5);
 const KEYS_WAITING_MAX: usize = 256;
-/// When a client may come back whose issuer is away.
+/// The pause suggested to a client whose issuer is unreachable.
 const KEYS_RETRY: Duration = Duration::from_secs(2);
 
-/// A token whose key is not known.
+/// Returns the problem for a token whose key is not known.
 pub(crate) fn unknown_key() -> Box<Problem> {
     Problem::unauthorized(UNKNOWN_KEY).boxed()
 }
@@ -62,7 +62,7 @@ pub(crate) struct Verifier {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) problem: Box<Problem>,
-    /// The same keys never take it, and finding that out took time.
+    /// True if the present keys can never accept it. Finding that out took time, so it is remembered.
     pub(crate) is_final: bool,
 }
 
@@ -96,7 +96,7 @@ impl Verifier {
         })
     }
 
-    /// Verifies a token. Returns its caller, and when it expires, in seconds since 1970.
+    /// Verifies a token. Returns its caller, and the time when it expires, in seconds since 1970.
     pub(crate) fn verify(&self, token: &[u8]) -> Result<(Caller, Option<i64>), Refusal> {
         let no = |why: &str| Refusal::passing(Problem::unauthorized(why).boxed());
         header::check(token).map_err(no)?;
@@ -148,7 +148,7 @@ impl Verifier {
     /// Waits until the keys were fetched once more.
     ///
     /// # Errors
-    /// 503: the issuer does not answer in time, or too many wait.
+    /// A problem with status 503: the issuer does not answer in time, or too many requests wait.
     pub(crate) async fn fetched_again(&self) -> Result<(), Box<Problem>> {
         let Source::Url(keys) = &self.keys else { return Ok(()) };
         let detail = "The keys of the token's issuer cannot be had now. Nothing was done; try again later.";
@@ -160,7 +160,7 @@ impl Verifier {
         }
     }
 
-    /// Has the keys fetched again for the sake of a token that was refused because its key is not known.
+    /// Has the keys fetched again if a token was refused because its key is not known.
     pub(crate) fn want_unless_final(&self, problem: &Problem) {
         if problem.detail() == UNKNOWN_KEY {
             self.want_keys();
@@ -186,7 +186,7 @@ fn caller(claims: Map<String, Value>, leeway_s: u64) -> Result<(Caller, Option<i
         problem: Problem::unauthorized(why).boxed(),
         is_final: true,
     };
-    // A list may hold the right one beside others.
+    // A list might hold the right issuer beside others.
     if claims.get("iss").is_some_and(|issuer| !issuer.is_string()) {
         return Err(no("The token is of another issuer: its claim iss is no text."));
     }

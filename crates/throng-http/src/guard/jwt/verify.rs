@@ -19,7 +19,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Has tokens verified here, unless this process has them verified otherwise.
+/// Installs this verifier, unless the process has another one.
 pub(super) fn install() {
     let _ = PROVIDER.install_default();
 }

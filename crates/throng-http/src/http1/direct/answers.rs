@@ -1,4 +1,4 @@
-//! The sending of answers. Answers that wait for nothing leave at the end of a pass, those of commands once they are durable.
+//! Sending answers. Answers that wait for nothing are sent at the end of a pass, those of commands once they are durable.
 
 use super::{Direct, Done, Pending, work::Work};
 use crate::{
@@ -14,7 +14,7 @@ use std::{collections::VecDeque, time::Instant};
 use throng::journal::scratch;
 
 impl Direct {
-    /// A request that waited for nothing has its whole answer in the output.
+    /// Notes that a request which waited for nothing has its whole answer in the output.
     pub(in crate::http1) fn is_answered(&mut self, key: usize, closes: bool) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -35,7 +35,7 @@ impl Direct {
         }
     }
 
-    /// Before a connection is answered once more in a pass in which others were answered since: sends what there is.
+    /// Sends what there is before a connection gets another answer in a pass in which others were answered since.
     pub(in crate::http1) fn send_done_of_others(&mut self, key: usize) -> bool {
         let is_split = self.members.get(key).is_some_and(|member| {
             member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != member.open.number)
@@ -73,7 +73,7 @@ impl Direct {
         (self.output, self.done) = (output, done);
     }
 
-    /// Sends a connection's answers; `false`: it has ended, or they have not gone.
+    /// Sends a connection's answers; `false`: it has ended, or not all were sent.
     fn send(&mut self, key: usize, bytes: &[u8], closes: bool) -> bool {
         let Some(member) = self.members.get_mut(key) else {
             return false;
@@ -98,7 +98,7 @@ impl Direct {
         }
     }
 
-    /// Answers what is durable, and asks to be called for the rest.
+    /// Sends durable answers, and asks to be called for the others.
     pub(super) fn settle(&mut self) {
         let now = Instant::now();
         while let Some(front) = self.pending.front() {
@@ -176,13 +176,13 @@ impl Direct {
         }
     }
 
-    /// Writes the answers of the WebSocket whose first is the oldest pending, in frames.
+    /// Writes the answers of the WebSocket with the oldest pending command, in frames.
     pub(super) fn write_messages(&mut self) {
         let frames = self.outbox.write(&mut self.answers);
         self.server.metrics().frames_out.inc_by(frames);
     }
 
-    /// The oldest pending command was forwarded and is answered elsewhere: nobody behind it waits for that.
+    /// Removes the oldest pending command, which was forwarded and is answered by another entity. Nothing waits for it here.
     fn hand_over_front(&mut self) {
         if let Some(front) = self.pending.front()
             && front.id.is_some()
@@ -190,7 +190,7 @@ impl Direct {
             let (key, number) = (front.key, front.number);
             match self.members.get(key) {
                 Some(member) if member.open.number == number => self.leave(key, websocket::PLAIN_MIN),
-                // Nobody is there to be answered.
+                // Its connection has gone.
                 _ => drop(self.pending.pop()),
             }
             return;

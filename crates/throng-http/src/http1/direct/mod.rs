@@ -1,11 +1,10 @@
-//! The task of a loop that looks after all plain connections.
+//! The task of a loop that serves all plain connections.
 //!
-//! In a batch the task reads each ready connection and executes its requests in place.
-//! Answers that depend on nothing new leave together. The loop's committer runs behind and makes the records durable.
-//! Then the other answers go out, in the order of their requests.
-//! Meanwhile a connection is a place in a table, and its answer is one in a queue: no task is woken or scheduled for a request.
-//! A request that waits for more, such as an app's handler, is [work](work::Work) in that place.
-//! Its answer leaves with those of the pass in which it is made.
+//! In a batch the task reads each ready connection and executes its requests. Answers that depend on nothing new are sent together. The
+//! loop's committer runs after it and makes the records durable. Then the other answers are sent, in the order of their requests. Meanwhile
+//! a connection is an entry in a table, and its answer one in a queue: no task is woken or scheduled for a request. A request that waits
+//! for more, such as an app's handler, is the [work](work::Work) of its entry. Its answer is sent with those of the pass in which it is
+//! made.
 
 mod answers;
 mod queue;
@@ -54,7 +53,7 @@ pub(crate) struct Intake {
 pub(crate) enum Departure {
     /// The next request is not plain; these bytes of it have arrived.
     Full(OpenConnection, Stream, Bytes),
-    /// The WebSocket sends something else than commands, or its commands have to wait.
+    /// The WebSocket sends something other than commands, or its commands have to wait.
     Socket(OpenConnection, Stream, Opened, Left),
 }
 
@@ -89,7 +88,7 @@ pub(in crate::http1) struct Socket {
     opened: Opened,
     /// The messages of the current frame that are done with.
     done: usize,
-    /// The position in the queue behind its last command, by which its commands are taken out again.
+    /// The position in the queue after its last command, by which its commands are found again.
     come: u64,
 }
 
@@ -109,24 +108,24 @@ pub(super) struct ConnectionSlot {
     pub(super) waker: Waker,
     /// The state of its WebSocket, if it is one.
     pub(in crate::http1) socket: Option<Box<Socket>>,
-    /// The waker is registered: it is called when there is something to read.
+    /// True if the waker is registered to be called when there is something to read.
     pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
     pub(super) waiting: usize,
     /// Its first request waits for more than its commit.
     pub(in crate::http1) work: Option<Box<Work>>,
-    /// The memory of its next request's body, which came in pieces and is here; that request is in flight.
+    /// The charge for its next request's body, which arrived in pieces and is complete. That request is in flight.
     pub(super) body: Option<Charge>,
     /// The pass in which it got an answer that leaves at the end of that pass.
     answered_in: u64,
     /// Its place in the queue of admission, while it waits.
     pub(super) ticket: Option<Rc<Ticket>>,
-    /// Its next request may be one that always has a place: it is new, or its last one was such.
+    /// True if its next request may be one that always has a place: it is new, or its last one was such.
     pub(super) may_be_urgent: bool,
 }
 
 impl ConnectionSlot {
-    /// Requests before the next one are not answered yet.
+    /// True while earlier requests are not answered yet.
     pub(super) fn is_busy(&self) -> bool {
         self.waiting > 0 || self.work.is_some()
     }
@@ -135,12 +134,12 @@ impl ConnectionSlot {
 /// A command that was executed.
 struct Pending {
     key: usize,
-    /// The connection's own number: its key may be another's by the time it is answered.
+    /// The connection's unique number: another connection may have its key by the time of the answer.
     number: u64,
     /// The id that a WebSocket's client gave the command.
     id: Option<websocket::message::Id>,
     staged: routes::Staged,
-    /// The answers of its connection leave with this one.
+    /// True if the answers of its connection are sent with this one.
     is_last: bool,
     /// The connection closes after it.
     closes: bool,
@@ -153,23 +152,23 @@ pub(super) struct Direct {
     leaving: Vec<Departure>,
     pub(super) members: Slab<ConnectionSlot>,
     pending: Queue<Pending>,
-    /// The commit's call is asked for.
+    /// True if the commit's wake-up was requested.
     is_called: bool,
     commit: Waker,
-    /// The wake-up for the next batch is asked for.
+    /// True if the wake-up for the next batch was requested.
     is_next_called: bool,
     next_batch: Waker,
     pub(super) calls: Arc<Calls>,
     pub(super) refusals: Refusals,
-    /// Answers of the connection whose first is the oldest pending.
+    /// The answers of the connection with the oldest pending command.
     answers: Vec<u8>,
     /// The same, if it is a WebSocket.
     outbox: Outbox,
-    /// Connections that were answered between two batches and have asked for more: they go on in the next.
+    /// Connections that were answered between two batches and have sent more: they continue in the next.
     going_on: Vec<usize>,
-    /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
+    /// Answers to requests that waited for nothing. They are sent together, so that a sleeping client is woken once.
     pub(super) output: Vec<u8>,
-    /// The connections that these answers belong to, in order. Answers of one connection follow each other.
+    /// The connections of these answers, in order. Answers of one connection are consecutive.
     done: Vec<Done>,
     /// Counts the times they have left.
     pass: u64,
@@ -184,7 +183,7 @@ struct Done {
     closes: bool,
 }
 
-/// Looks after the connections of a loop's fast path, for ever. Connections that leave it are given to `leave`.
+/// Serves the connections of a loop's fast path for ever. Connections that leave it are passed to `leave`.
 pub(crate) async fn run(server: Rc<Server>, intake: Rc<Intake>, leave: impl Fn(Departure)) {
     let mut direct = Direct::new(server, intake);
     let mut keys = Vec::new();
@@ -286,7 +285,7 @@ impl Direct {
         key
     }
 
-    /// A panic ends one connection, not all.
+    /// Serves a connection. A panic ends only this one.
     pub(super) fn look_after(&mut self, key: usize) {
         self.guarded(key, Self::step);
     }
@@ -323,7 +322,7 @@ impl Direct {
         }
     }
 
-    /// The connection's last answer has gone.
+    /// Ends a connection whose last answer was sent.
     pub(super) fn linger(&mut self, key: usize) {
         if let Some(member) = self.members.try_remove(key) {
             self.leaves_queue(&member);
@@ -332,10 +331,10 @@ impl Direct {
         }
     }
 
-    /// The connection's next request is not for the fast path. Requests before it are answered first.
+    /// Passes a connection on whose next request is not for the fast path, after earlier requests are answered.
     pub(super) fn departs(&mut self, key: usize) {
         self.send_done();
-        // Its last answer may not have gone at once: it asks again then.
+        // Its last answer may not have been sent at once; then it comes here again.
         if self.members.get(key).is_none_or(ConnectionSlot::is_busy) {
             return;
         }
@@ -350,15 +349,15 @@ impl Direct {
         self.leaving.push(Departure::Full(member.open, stream, came));
     }
 
-    /// Takes the written answers of a connection out of the output: they no longer leave with the others.
-    /// They have to be the last of the output.
+    /// Removes the written answers of a connection from the output, so that they are not sent with the others. They must be the last of the
+    /// output.
     fn take_written(&mut self, number: u64) -> vec::Drain<'_, u8> {
         while self.done.pop_if(|done| done.number == number).is_some() {}
         let begin = self.done.last().map_or(0, |done| done.end);
         self.output.drain(begin..)
     }
 
-    /// Does all that can be done for a connection now.
+    /// Does everything possible for a connection now.
     fn step(&mut self, key: usize) {
         for _ in 0..TOGETHER_MAX {
             let Some(other) = self.next(key) else { return };
@@ -366,7 +365,7 @@ impl Direct {
                 return;
             }
         }
-        // There is more than other connections should wait for.
+        // There is more, but other connections should not wait for it.
         self.calls.call(key);
     }
 }

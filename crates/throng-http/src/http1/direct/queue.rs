@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-/// A queue in which the entries of one connection stand one behind the other.
+/// A queue in which the entries of one connection can be found again.
 pub(super) struct Queue<T> {
-    /// `None`: it was [taken](Self::take) out of the middle.
+    /// The entries; `None`: one that was [taken](Self::take) out of the middle.
     waiting: VecDeque<Option<T>>,
     /// The number of entries that left from the front.
     gone: u64,
@@ -18,7 +18,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Says how many have come so far, with this: by that its connection [finds](Self::take) its own again.
+    /// Appends an entry. Returns the number of entries so far, including it, by which its connection [finds](Self::take) it again.
     pub(super) fn push(&mut self, one: T) -> u64 {
         self.waiting.push_back(Some(one));
         self.gone + self.waiting.len() as u64
@@ -39,13 +39,13 @@ impl<T> Queue<T> {
         self.waiting.pop_front()?
     }
 
-    /// The one that came last.
+    /// Returns the last entry.
     pub(super) fn back(&mut self) -> Option<&mut T> {
         self.waiting.back_mut()?.as_mut()
     }
 
-    /// Takes out the last `count` entries before a position. The cost does not depend on the entries of others, since all
-    /// connections may want theirs at once.
+    /// Removes the last `count` entries before a position. The cost does not depend on the entries of others, since all connections may
+    /// want theirs at once.
     pub(super) fn take(&mut self, come: u64, count: usize) -> impl Iterator<Item = T> {
         let end = usize::try_from(come.saturating_sub(self.gone)).unwrap_or(usize::MAX);
         let end = end.min(self.waiting.len());

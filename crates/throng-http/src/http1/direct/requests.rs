@@ -1,4 +1,4 @@
-//! The requests of a connection: commands are executed in place, anything else is answered at once or becomes its work.
+//! The requests of a connection: commands are executed, anything else is answered at once or becomes its work.
 
 use super::{
     Direct, Pending,
@@ -19,7 +19,7 @@ use std::{
 };
 
 impl Direct {
-    /// Reads and executes what a connection asks for, up to a request that is no command.
+    /// Reads and executes a connection's requests, up to one that is no command.
     pub(super) fn next(&mut self, key: usize) -> Option<Other> {
         let member = self.members.get_mut(key)?;
         let connection = &member.open.connection;
@@ -31,7 +31,7 @@ impl Direct {
             self.next_of_socket(key);
             return None;
         }
-        // Requests before this one are answered first.
+        // Earlier requests are answered first.
         if member.is_busy() {
             return None;
         }
@@ -39,7 +39,7 @@ impl Direct {
         let mut context = Context::from_waker(&member.waker);
         while member.waiting < TOGETHER_MAX {
             let next = match look(&member.wire.input, connection.known_host(), self.server.limits()) {
-                // Its answer leaves on its own, after those that have not left yet.
+                // Its answer is sent separately, after those that were not sent yet.
                 Next::Command(_) if is_answered => {
                     self.send_done();
                     return self.next(key);
@@ -128,10 +128,10 @@ impl Direct {
         None
     }
 
-    /// Answers a request for any other route; `false`: the connection has nothing more to do now.
+    /// Answers a request for any other route; `false`: there is nothing more to do for the connection now.
     pub(super) fn answer(&mut self, key: usize, other: Other) -> bool {
         if self.send_done_of_others(key) {
-            // The connection may have to wait after this, and asks again.
+            // The connection may have to wait after this, and comes here again.
             return self.members.contains(key);
         }
         let Some(member) = self.members.get_mut(key) else {

@@ -1,6 +1,6 @@
 //! WebSockets that send only commands which wait for nothing but their commit.
 //!
-//! Anything else, or more input before the answers, moves the WebSocket into a task, which takes along all that was begun here.
+//! Anything else, or more input before the answers, moves the WebSocket into a task, together with all that was begun here.
 
 use super::{ConnectionSlot, Departure, Direct, Pending};
 use crate::{
@@ -44,7 +44,7 @@ impl ConnectionSlot {
             match self.wire.poll_read(&mut Context::from_waker(&self.waker)) {
                 Poll::Ready(Ok(ReadOutcome::Bytes)) => {}
                 Poll::Ready(Ok(ReadOutcome::End) | Err(_)) => return Came::End,
-                // The rest of the frame may take its time.
+                // The rest of the frame may take long.
                 Poll::Pending if is_in_pieces => return Came::Odd,
                 Poll::Pending => {
                     self.is_armed = true;
@@ -61,7 +61,7 @@ impl Direct {
         limits.socket_frame_bytes_max.min(BODY_BYTES_MAX)
     }
 
-    /// Handles a socket that is woken while its commands are not all answered, or that is to be pinged or to end.
+    /// Handles a socket that is woken while some commands are not answered, or that is to be pinged or to end.
     pub(in crate::http1) fn asks_on(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -75,7 +75,7 @@ impl Direct {
         }
     }
 
-    /// Reads and executes what a socket asks for.
+    /// Reads and executes a socket's commands.
     pub(super) fn next_of_socket(&mut self, key: usize) {
         let most = self.frame_bytes_max();
         for _ in 0..TOGETHER_MAX {
@@ -88,7 +88,7 @@ impl Direct {
             }
             let is_answered = member.answered_in == self.pass;
             match member.frame(most) {
-                // Its answers leave after those that have not left yet.
+                // Its answers are sent after those that were not sent yet.
                 Came::Text(..) if is_answered => self.send_done(),
                 Came::Text(payload, mask) => {
                     if !self.executes(key, payload, mask) {
@@ -104,7 +104,7 @@ impl Direct {
             return;
         };
         if member.waiting > 0 {
-            // Nothing of it waited before: the last that does is its own.
+            // Nothing of it waited before, so the last waiting entry is its own.
             if let Some(last) = self.pending.back() {
                 last.is_last = true;
             }
@@ -114,7 +114,7 @@ impl Direct {
         }
     }
 
-    /// Executes the commands of a frame; `false`: no more of the socket is looked at now.
+    /// Executes the commands of a frame; `false`: the socket is left alone for now.
     fn executes(&mut self, key: usize, payload: Range<usize>, mask: [u8; 4]) -> bool {
         let server = &self.server;
         let Some(member) = self.members.get_mut(key) else {
@@ -186,7 +186,7 @@ impl Direct {
 
     /// Refuses the commands of a socket's next frame.
     pub(in crate::http1) fn refuse_socket(&mut self, key: usize, reason: Reason) {
-        // The answers of one connection leave together.
+        // The answers of one connection are sent together.
         self.send_done_of_others(key);
         let most = self.frame_bytes_max();
         let Some(member) = self.members.get_mut(key) else {
@@ -225,7 +225,7 @@ impl Direct {
         self.goes_on(key);
     }
 
-    /// Moves a socket into a task, which goes on with all that was begun. The socket returns after `plain` plain commands.
+    /// Moves a socket into a task, which continues all that was begun. The socket returns after `plain` plain commands.
     pub(super) fn leave(&mut self, key: usize, plain: u32) {
         let Some(mut member) = self.members.try_remove(key) else {
             return;
@@ -265,9 +265,9 @@ impl Direct {
 enum Stop {
     /// The message is no command, or cannot be read.
     Odd,
-    /// The command has no place in this batch, or is one that the fast path does not execute.
+    /// The command has no place in this batch, or the fast path does not execute it.
     NotNow,
-    /// The one before it has to wait before it is executed.
+    /// The command before it has to wait before it is executed.
     Waits,
 }
 
@@ -278,7 +278,7 @@ impl Pending {
     }
 }
 
-/// Returns the messages of a frame but the first `done`, if all are commands.
+/// Returns the messages of a frame after the first `done`, if all are commands.
 fn commands(text: &str, done: usize, most: usize) -> Option<Vec<(Id, CommandMessage<'_>)>> {
     let messages = message::messages(text, most).ok()?.skip(done);
     let commands = messages.map(|(id, message)| match (id, message) {

@@ -12,7 +12,7 @@ use http::Response;
 use std::task::{Context, Poll, Waker};
 
 impl Direct {
-    /// The connection's first request has to wait. What was answered before it leaves first.
+    /// Begins the work on a connection's first request, which has to wait. Earlier answers are sent first.
     pub(super) fn begins(&mut self, key: usize, work: Work) {
         self.send_done();
         let Some(member) = self.members.get_mut(key) else {
@@ -33,7 +33,7 @@ impl Direct {
         }
     }
 
-    /// The rest of what was sent did not go at once. What the connection works on goes on behind it.
+    /// Sends the rest that could not be sent at once. The connection's work continues after it.
     pub(super) fn flushes(&mut self, key: usize, rest: &[u8], closes: bool) {
         let Some(member) = self.members.get_mut(key) else {
             return;
@@ -45,13 +45,13 @@ impl Direct {
         member.open.connection.begins();
         let then = member.work.take();
         member.work = Some(Box::new(Work::Flush { closes, then }));
-        // Not now: the answers of others are being sent, and more would be lost among them.
+        // Not now: the answers of others are being sent, and these would be mixed with them.
         self.calls.call(key);
     }
 
     /// Has a connection's work go on.
     pub(in crate::http1) fn works_on(&mut self, key: usize) {
-        // The answers of one connection leave together.
+        // The answers of one connection are sent together.
         self.send_done_of_others(key);
         let work = self.members.get_mut(key).and_then(|member| member.work.take());
         if work.is_some_and(|work| self.polls(key, work)) {
@@ -59,7 +59,7 @@ impl Direct {
         }
     }
 
-    /// Does what can be done now; `true`: the connection's next request may be looked at.
+    /// Does what is possible now; returns true if the connection's next request may be read.
     pub(super) fn polls(&mut self, key: usize, mut work: Box<Work>) -> bool {
         let Some(member) = self.members.get_mut(key) else {
             return false;
@@ -112,7 +112,7 @@ impl Direct {
         }
     }
 
-    /// Writes a response down; `false`: the connection has nothing more to do now.
+    /// Writes a response; `false`: there is nothing more to do for the connection now.
     pub(super) fn respond(&mut self, key: usize, response: Response<Answer>, closes: bool) -> bool {
         let Some(member) = self.members.get(key) else {
             return false;
@@ -137,7 +137,7 @@ impl Direct {
             }
             polled @ (Poll::Ready(Ok(Written::Full)) | Poll::Pending) => {
                 let (is_full, number) = (polled.is_ready(), member.open.number);
-                // The part that is written goes along, with the answers before it.
+                // The written part is sent along, with the answers before it.
                 let written: Vec<u8> = self.take_written(number).collect();
                 if let Some(member) = self.members.get_mut(key) {
                     member.answered_in = 0;

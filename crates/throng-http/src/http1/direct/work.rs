@@ -1,4 +1,4 @@
-//! Requests that wait for more than their commit. Each is polled in its connection's place, as often as that calls.
+//! Requests that wait for more than their commit. Each is polled in its connection's entry whenever it is woken.
 
 use crate::{
     access::cors,
@@ -25,7 +25,7 @@ use std::{
 };
 use throng::driver::Charge;
 
-/// Steps that one connection takes before others have their turn: a body without end must not hold up the loop.
+/// The most steps for one connection before others have their turn, so that an endless body does not block the loop.
 const STEPS_TOGETHER: usize = 16;
 
 /// The work on a connection's first request. That request is in flight until the work is over.
@@ -34,20 +34,20 @@ const STEPS_TOGETHER: usize = 16;
     reason = "it is boxed, and the large variant is the usual one"
 )]
 pub(in crate::http1) enum Work {
-    /// The rest of its body comes.
+    /// The rest of its body is arriving.
     Body(ComingBody),
-    /// Its answer is made. The connection closes after it, if so said.
+    /// Its answer is being made. `closes`: the connection ends after it.
     Answer {
         maker: Maker,
         closes: bool,
         /// The memory of its body.
         _body: Option<Charge>,
     },
-    /// Commands that were executed together are answered elsewhere, or wait before they are executed.
+    /// Commands that were executed together are answered by other entities, or wait before they are executed.
     Settle { together: VecDeque<Staged>, closes: bool },
-    /// A response is on its way; as much as may wait is written of it.
+    /// A response is being sent. As much of it is written as may wait.
     Respond { outgoing: Outgoing, is_full: bool },
-    /// Written bytes are sent; then the work that had begun before goes on.
+    /// Written bytes are being sent; then the earlier work continues.
     Flush { closes: bool, then: Option<Box<Work>> },
 }
 
@@ -62,9 +62,9 @@ pub(super) enum Done {
     /// The request is here.
     Body,
     Response(Response<Answer>, bool),
-    /// All has gone; the connection closes, if so said.
+    /// All was sent. True if the connection closes.
     Gone(bool),
-    /// The work could go on, and other connections would wait.
+    /// The work could continue, but other connections would wait.
     More,
 }
 
@@ -133,7 +133,7 @@ impl Work {
                             then: None,
                         },
                     },
-                    // While nothing comes from the app, what has come of it leaves, and a client that goes away is noticed.
+                    // While the app produces nothing, earlier output is sent, and a client that leaves is noticed.
                     Poll::Pending => return wire.poll_gone(context).map(Err),
                 },
                 Self::Flush { closes, .. } => {
@@ -147,7 +147,7 @@ impl Work {
     }
 }
 
-/// Tells why there is no answer to a request whose body has not come.
+/// Returns the answer to a request whose body has not arrived.
 fn without_body(server: &Server, connection: &Connection, input: &[u8], problem: &Problem) -> Response<Answer> {
     if server.logs_next() {
         Entry::new(connection, UNKNOWN, UNKNOWN).refused(server, problem, None);

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 const PAGE: usize = 500;
 
-/// Writes all events that are kept, and at the end how many: without that line, some are missing.
+/// Writes all stored events, and at the end their number. Without that line, some are missing.
 pub(super) async fn export(server: &Server) -> Answered<Response<Answer>> {
     let engine = server.shared().engine.clone();
     let Some(kind) = engine.kind(audit::KIND) else {

@@ -30,7 +30,7 @@ pub(super) struct GivenUp {
     outcome: &'static str,
 }
 
-/// Gives a call up: its entity hears the outcome.
+/// Gives a call up. Its entity gets the outcome.
 pub(super) async fn give_up(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<GivenUp> {
     let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
     let engine = &server.shared().engine;

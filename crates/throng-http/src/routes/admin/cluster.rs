@@ -1,4 +1,4 @@
-//! `POST /admin/cluster/…`: what an operator has the nodes of a cluster do.
+//! `POST /admin/cluster/…`: operator actions on the nodes of a cluster.
 
 use crate::{
     console_state::Cluster,

@@ -1,4 +1,4 @@
-//! Dead messages: listed, exported, retried and dropped, one or all of a kind or of a cause.
+//! Dead messages: listed, exported, retried and dropped, one by one or all of a kind or a cause.
 
 use crate::{
     answer::{self, Answer, Pages},
@@ -18,7 +18,7 @@ use throng::{
 };
 use tokio::sync::mpsc;
 
-/// Messages of a part of an export: each may hold as much as a command.
+/// The messages of one part of an export. Each may be as large as a command.
 const EXPORT_PAGE: usize = 16;
 pub(super) const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
@@ -79,7 +79,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A number in a client's words: `shard.number`, such as `17.3`.
+/// Writes a number as clients see it: `shard.number`, such as `17.3`.
 fn number((shard, number): (ShardId, u64)) -> String {
     format!("{shard}.{number}")
 }
@@ -101,7 +101,7 @@ fn filter(kind: Option<String>, id: Option<String>, cause: Option<String>) -> An
     }
 }
 
-/// Refuses a filter that means all there are: nobody retries or drops those by forgetting a word.
+/// Refuses an empty filter, so that nobody retries or drops all messages by forgetting a word.
 fn not_all(of: DeadFilter) -> Answered<DeadFilter> {
     match of.kind.is_none() && of.cause.is_none() {
         true => Err(
@@ -145,7 +145,7 @@ struct End {
     exported: u64,
 }
 
-/// All that are meant with their content, one a line.
+/// Exports all messages of a filter with their content, one a line.
 pub(super) async fn export(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
     let DeadExportQuery { kind, id, cause } = query::read(parts.uri.query())?;
     let of = filter(kind, id, cause)?;

@@ -1,4 +1,4 @@
-//! `/admin/`: what an operator does. Only for who may.
+//! `/admin/`: the routes of operators, for administrators only.
 
 mod audit;
 mod calls;
@@ -92,7 +92,7 @@ pub(super) async fn answer(
     Ok(answer::json(body.unwrap_or_default()))
 }
 
-/// Does what is asked for.
+/// Executes the requested action.
 async fn act(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<serde_json::Result<Vec<u8>>> {
     Ok(match parts.uri.path() {
         "/admin/dead/drop" => dead::drop(server, parts, by).await?,
@@ -159,7 +159,7 @@ struct Asked {
     asked: String,
 }
 
-/// Has a projection begin anew, or go on where it has stopped. It does so behind.
+/// Has a projection rebuilt or resumed, in the background.
 fn projection(server: &Server, parts: &Parts) -> Answered<Asked> {
     let ProjectionQuery { name, .. } = query::read(parts.uri.query())?;
     let engine = &server.shared().engine;
@@ -179,8 +179,8 @@ fn no_projection(engine: &Engine, name: &str) -> Box<Problem> {
     Problem::malformed(detail).at_field("name").boxed()
 }
 
-/// Has a projection that has stopped go past the event that it has stopped at, if it is the one that is named. The decision is durable
-/// with the answer; it is followed behind.
+/// Has a stopped projection skip the event at which it stopped, if that is the named one. The decision is durable with the answer; the skip
+/// follows in the background.
 async fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
     let SkipQuery { name, event, reason } = query::read(parts.uri.query())?;
     let event: EventOffset = event.parse().map_err(|why| {
@@ -235,7 +235,7 @@ impl StuckEntity {
     }
 }
 
-/// Entities that take no messages now, why, and since when.
+/// Returns the entities that take no messages now, with the reason and the time since when.
 async fn stuck(server: &Server) -> Answered<StuckPage> {
     let engine = &server.shared().engine;
     let stuck = engine.stuck();
@@ -289,7 +289,7 @@ struct DroppedMessages {
     dropped: u64,
 }
 
-/// Drops what waits for an entity that an operator has quarantined.
+/// Drops the waiting messages to an entity that an operator has quarantined.
 async fn drop_messages(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<DroppedMessages> {
     let QuarantineQuery { kind, id, reason } = query::read(parts.uri.query())?;
     let (engine, by) = (&server.shared().engine, decision(by, &reason)?);
@@ -315,7 +315,7 @@ async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Releas
     let engine = &server.shared().engine;
     let released = engine.release(&kind, &id, by).await.map_err(engine_problem)?;
     let index = engine.kind(&kind).filter(|_| released);
-    // Whoever has released it is told at once if that has mended nothing.
+    // The operator learns at once if the release has mended nothing.
     let (loaded, reason) = match index {
         None => (None, None),
         Some(index) => match engine.inspect(index, &id, Inspect::default()).await {
@@ -333,7 +333,7 @@ async fn release(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Releas
     })
 }
 
-/// Removes the history that is kept no longer, or says what would go.
+/// Removes expired history, or reports what would be removed.
 async fn prune(server: &Server, parts: &Parts) -> Answered<PruneReport> {
     let PruneQuery { dry_run, .. } = query::read(parts.uri.query())?;
     let pruned = server.shared().engine.prune(dry_run).await;
@@ -355,11 +355,11 @@ struct CompactedStore {
     compacted: Option<Compacted>,
 }
 
-/// Gives back the room of the store's file that no row needs any more.
+/// Gives back unused room in the store's file.
 async fn compact(server: &Server, parts: &Parts) -> Answered<CompactedStore> {
     let CompactQuery { .. } = query::read(parts.uri.query())?;
     let compacted = server.shared().engine.compact().await;
-    // The asker may see everything, so the answer's sentence says what to do.
+    // An administrator may see everything, so the sentence can say what to do.
     let compacted = compacted.map_err(|error| Problem::not_compacted(&error).boxed())?;
     Ok(CompactedStore {
         needed: compacted.is_some(),

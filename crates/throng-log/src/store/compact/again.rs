@@ -1,4 +1,4 @@
-//! Copying what has changed meanwhile, and checking that nothing is missing.
+//! Copies what has changed meanwhile, and checks that nothing is missing.
 
 use super::noted::{DOING, Keys, given_up};
 use crate::store::{
@@ -8,7 +8,7 @@ use crate::store::{
 use redb::{Key, ReadOnlyTable, ReadableTableMetadata as _, Value};
 use throng_journal::Error;
 
-/// Copies what rows with these keys are now.
+/// Copies the present rows of these keys.
 pub(super) fn copy_again(
     from: &Snapshot,
     to: &mut Tables<'_>,
@@ -44,7 +44,7 @@ fn copy_row<K: Key + 'static, V: Value + 'static>(
     }
 }
 
-/// Checks that no row was missed, before the file that holds all of them goes.
+/// Checks that no row was missed, before the old file is deleted.
 pub(super) fn check_complete(from: &Snapshot, to: &Tables<'_>) -> Result<(), Error> {
     let lengths = || {
         let from = [

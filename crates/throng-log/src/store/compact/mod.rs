@@ -1,8 +1,8 @@
 //! Compacting the store's file while it is used.
 //!
-//! The rows, as the last completed advance left them, are written into a new file beside, while checkpoints go on and note which keys they
-//! touch. These are copied again, until few are left; the last of them with the store held, and then the new file, durable by then, gets
-//! the name of the old one. Who still reads the old one goes on with it. A crash at any moment leaves one of the two, whole.
+//! The rows of the last completed advance are written into a new file, while checkpoints go on and note which keys they change. These are
+//! copied again, until few are left; the last of them while the store is locked. Then the new file, durable by then, takes the name of the
+//! old one. Readers of the old file can go on. A crash at any moment leaves one complete file.
 
 mod again;
 mod noted;
@@ -35,19 +35,19 @@ use throng_journal::{Compacted, Error};
 
 /// Added to the store's name until the new file is the store.
 const NEW_SUFFIX: &str = ".new";
-/// The most keys that may be left for the end, which checkpoints wait for.
+/// The most keys that may be left for the last step, which checkpoints wait for.
 const LAST_KEYS: usize = 10_000;
-/// The most rounds in which touched keys are copied before the end.
+/// The most rounds of copying changed keys before the last step.
 const ROUNDS_MAX: usize = 8;
-/// Copied at once and synced; then as long a pause as that took, so that commits have at least half of the disk.
+/// The bytes copied and synced at once. A pause of the same duration follows, so that commits have at least half of the disk.
 const SLICE_BYTES: usize = 1 << 20;
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// Memory for the new file's pages while it is written.
+/// The memory for the new file's pages while it is written.
 const CACHE_BYTES: usize = 8 << 20;
-/// Advances between two looks at whether that is so, and after a compaction that failed.
+/// The number of advances between two checks whether a compaction is due, and after one that failed.
 const LOOK_EVERY: u64 = 8;
 const RETRY_AFTER: u64 = 64;
-/// The time for which the old file is kept for its readers; a read that takes longer fails.
+/// The time for which the old file is kept for its readers. A longer read fails.
 const LET_GO: Duration = Duration::from_mins(10);
 
 pub(super) fn new_path(path: &Path) -> PathBuf {
@@ -56,7 +56,7 @@ pub(super) fn new_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Removes what a compaction was writing when it was cut off.
+/// Deletes the leftover of an interrupted compaction.
 pub(super) fn remove_leftover(files: &dyn Files, path: &Path) -> Result<(), Error> {
     let new = new_path(path);
     match files.remove(&new) {
@@ -84,7 +84,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Keeps a copy from taking what commits need: the disk's time, and its room.
+/// Limits a copy, so that it leaves commits the disk's time and room that they need.
 struct Slices<'a> {
     inner: &'a Inner,
     compaction: &'a Compaction,
@@ -120,12 +120,12 @@ impl Inner {
         self.compactions.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the compaction under way, which has to be told of every change.
+    /// Returns the compaction under way, which needs to know every change.
     pub(super) fn compaction(&self) -> Option<Arc<Compaction>> {
         self.under_way().clone()
     }
 
-    /// Gives up the compaction under way: the file it copies is not the store any more.
+    /// Ends the compaction under way, because the file it copies is no longer the store.
     pub(super) fn break_off_compaction(&self) {
         if let Some(compaction) = &*self.under_way() {
             compaction.give_up();
@@ -138,7 +138,7 @@ impl Inner {
         self.break_off_compaction();
     }
 
-    /// Makes the name of a compacted file durable, before anything rests on the file.
+    /// Makes the name of a compacted file durable, before anything depends on the file.
     pub(super) fn settle_name(&self) -> Result<(), Error> {
         if self.compactions.is_name_unsynced.load(Ordering::Acquire) {
             let dir = self.log.dir();
@@ -149,7 +149,7 @@ impl Inner {
         Ok(())
     }
 
-    /// True if the file should be compacted by itself now.
+    /// True if the file should be compacted automatically now.
     pub(super) fn is_compaction_due(&self) -> bool {
         let snapshot = self.snapshot();
         let before = {
@@ -174,7 +174,7 @@ impl Inner {
             .map_err(Error::io(format!("reading {}", self.path.display())))
     }
 
-    /// Checks that this many bytes can be written, and that there is room for commits all the same.
+    /// Checks that there is room for this many bytes and for commits besides.
     fn check_room(&self, bytes: u64) -> Result<(), Error> {
         let Options {
             files,
@@ -182,11 +182,11 @@ impl Inner {
             reserve_bytes,
             ..
         } = self.log.options();
-        // Two segments: the one written, and the next one, made ready.
+        // Two segments: the current one and the prepared one.
         let needed = bytes
             .saturating_add(segment_bytes.saturating_mul(2))
             .saturating_add(*reserve_bytes);
-        // Where the file system does not say, a write will.
+        // If the file system does not tell, a write will.
         let free = files.free_bytes(self.log.dir()).unwrap_or(u64::MAX);
         if free >= needed {
             return Ok(());
@@ -256,7 +256,7 @@ impl Inner {
         Ok((compaction, snapshot, guard))
     }
 
-    /// The rows as they are now; whoever asks holds the database.
+    /// Returns the present rows. The caller holds the database.
     fn newest_of(&self, database: Option<&Database>) -> Result<Snapshot, Error> {
         match database {
             Some(database) if !self.reopening.is_due() => database.snapshot(),
@@ -264,7 +264,7 @@ impl Inner {
         }
     }
 
-    /// Writes the new file, and takes it in the place of the old one, which is returned to be closed.
+    /// Writes the new file, replaces the old one by it, and returns the old one to be closed.
     fn copy_and_swap(
         &self,
         compaction: &Compaction,
@@ -291,7 +291,7 @@ impl Inner {
         let mut rounds = 0;
         let (mut slot, newest) = loop {
             let slot = self.database();
-            // Nobody is about to change what is noted now.
+            // The lock is held, so no change is being noted now.
             let keys = compaction.take()?;
             let newest = self.newest_of(slot.as_ref())?;
             if keys.len() <= LAST_KEYS || rounds == ROUNDS_MAX {
@@ -320,7 +320,7 @@ impl Inner {
         Ok(old)
     }
 
-    /// Closes a file that has lost its name, once nobody reads it.
+    /// Closes the old file once it has no more readers.
     fn close(&self, old: Option<Database>) {
         let Some(old) = old else { return };
         let waiting = Instant::now();
@@ -329,7 +329,7 @@ impl Inner {
         }
     }
 
-    /// Gives the new file the name of the old one, and takes it in its place.
+    /// Gives the new file the name of the old one, and replaces it.
     fn rename(&self, slot: &mut Option<Database>, database: Database, path: &Path) -> Result<Option<Database>, Error> {
         let renaming = || Error::io(format!("renaming {} to {}", path.display(), self.path.display()));
         let renamed = self.log.options().files.rename(path, &self.path);
@@ -337,7 +337,7 @@ impl Inner {
         match renamed {
             Ok(()) => Ok(slot.replace(database)),
             Err(error) => {
-                // Whichever of the two has the name now is opened by whoever needs it next.
+                // The next user opens whichever of the two has the name.
                 *slot = None;
                 self.reopening.set_due(true);
                 Err(renaming()(error))
@@ -346,7 +346,7 @@ impl Inner {
     }
 }
 
-/// Removes the leftover of a compaction that was cut off; what cannot be removed is tried at the next start again.
+/// Deletes the leftover of an interrupted compaction. If it cannot be deleted, the next start tries again.
 pub(super) fn tidy(log: &Log, path: &Path) {
     if let Err(error) = remove_leftover(&*log.options().files, path) {
         tracing::warn!(%error, "what a compaction has written is left behind until the next start");

@@ -11,7 +11,7 @@ use std::{
 use throng_journal::Error;
 
 pub(super) const DOING: &str = "compacting the store";
-/// Keys that checkpoints may touch meanwhile, in bytes with [`NOTED_KEY_BYTES`] each.
+/// The most bytes of keys that checkpoints may change meanwhile, each counted with [`NOTED_KEY_BYTES`].
 pub(super) const NOTED_BYTES_MAX: usize = 32 << 20;
 pub(super) const NOTED_KEY_BYTES: usize = 64;
 
@@ -19,11 +19,11 @@ pub(super) fn given_up(why: &str) -> Error {
     Error::backend(DOING, format!("{why}; it was given up, and the store is as it was"))
 }
 
-/// A compaction under way, as those know it who change rows meanwhile.
+/// A compaction under way, as seen by checkpoints that change rows meanwhile.
 pub(in super::super) struct Compaction {
     noted: Mutex<Noted>,
     noted_bytes_max: usize,
-    /// The store it copies is not the store any more. [`give_up`](Self::give_up) sets it, once; the copying thread reads it.
+    /// True once the file it copies is no longer the store. [`give_up`](Self::give_up) sets it, once; the copying thread reads it.
     is_over: AtomicBool,
 }
 
@@ -34,7 +34,7 @@ pub(super) type Keys = BTreeSet<(Of, Box<[u8]>)>;
 struct Noted {
     keys: Keys,
     bytes: usize,
-    /// Since the beginning there were more than may be noted.
+    /// True once more keys have changed than may be noted.
     is_full: bool,
 }
 
@@ -64,7 +64,7 @@ impl Compaction {
         }
     }
 
-    /// Has it given up: the store it copies is not the store any more.
+    /// Ends the compaction, because the file it copies is no longer the store.
     pub(super) fn give_up(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -77,7 +77,7 @@ impl Compaction {
         Ok(std::mem::take(&mut noted.keys))
     }
 
-    /// Returns an error if the compaction cannot succeed any more.
+    /// Returns an error if the compaction can no longer succeed.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.is_over.load(Ordering::Acquire) {
             return Err(given_up("the store was closed or begun anew meanwhile"));

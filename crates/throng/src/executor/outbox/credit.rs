@@ -1,9 +1,9 @@
-//! The credit of each entity: what it may have sent that nobody has taken.
+//! The credit of each entity: a limit for the messages it has sent that are not taken yet.
 //!
-//! From a sixteenth of its credit on, messages to an entity are slow: they come after those to others, so that what it has sent is taken before it
-//! sends more, and only a few of them at a time. Only an entity whose messages come back to it, directly or over others that do the same, goes on
-//! to spend all of it while its own are among those that wait. The credit alone does not show that: what an entity has sent may be only in the
-//! log, behind the messages to it that fill the memory.
+//! Once an entity has spent a sixteenth of its credit, messages to it are slow: they come after those to others, and only a few at a time,
+//! so that what it has sent is taken before it sends more. Only an entity whose messages come back to it, directly or through others that
+//! do the same, goes on to spend all of its credit while messages of its own are among the slow ones. The credit alone does not show that:
+//! what an entity has sent may be only in the log, behind the messages to it that fill the memory.
 
 use super::{
     Outbox, Window,
@@ -12,7 +12,7 @@ use super::{
 };
 use std::sync::atomic::Ordering;
 
-/// The part of messages that are slow ones, where there are any: one in so many.
+/// The part of delivered messages that are slow, if there are slow ones: one in this many.
 const SLOW_ONE_IN: u8 = 8;
 
 impl Window {
@@ -25,8 +25,8 @@ impl Window {
         outgoing.give_back(&mut self.credit);
     }
 
-    /// Counts anew what memory holds, which is all there is. Of what was only in the log some was dropped there, or taken by receivers that read
-    /// it themselves.
+    /// Recounts the messages in memory, once there are no others. Some of those that were only in the log were dropped there, or taken by
+    /// receivers that read them themselves.
     pub(super) fn recount(&mut self) {
         let mut credit = std::mem::take(&mut self.credit);
         credit.clear();
@@ -36,7 +36,7 @@ impl Window {
         self.credit = credit;
     }
 
-    /// Tells whether the queues hold as much of an entity's as its credit is.
+    /// True if the queues hold as many messages of an entity as its credit allows.
     fn fills_lines(&self, entity: u64) -> bool {
         let mut bytes = 0;
         self.queues.values().flat_map(Waiting::waiting).any(|outgoing| {
@@ -51,7 +51,7 @@ impl Window {
         self.queue.is_empty() && self.slow.len() == 0
     }
 
-    /// The next message, wherever its shard stands; a slow one only while so many of them may be taken.
+    /// Returns the next message, of any shard; a slow one only while this many slow ones may be taken.
     pub(super) fn next_in_turn(&mut self, slow: &mut usize) -> Option<Box<Outgoing>> {
         if self.slow.len() == 0 && self.credit.is_idle() {
             return self.queue.pop_front();
@@ -72,7 +72,7 @@ impl Window {
         self.slow.pop(slow)
     }
 
-    /// Puts a message first again among those to its receiver.
+    /// Puts a message back in front of the others to its receiver.
     pub(super) fn put_first(&mut self, outgoing: Box<Outgoing>) {
         if self.slow.len() > 0 {
             let receiver = hash_of(&outgoing.delivery.to);
@@ -85,12 +85,12 @@ impl Window {
 }
 
 impl Outbox {
-    /// Tells whether an entity has spent its credit.
+    /// True if an entity has spent its credit.
     pub(crate) fn is_spent(&self, entity: u64) -> bool {
         self.has_spenders.load(Ordering::Relaxed) && self.with(|window| window.credit.is_spent(entity))
     }
 
-    /// Tells whether an entity has spent its credit on messages that come back to it: they are slow themselves, or fill the queues to other nodes.
+    /// True if an entity has spent its credit on messages that come back to it: they are slow themselves, or fill the peer queues.
     pub(crate) fn comes_back(&self, entity: u64) -> bool {
         self.has_spenders.load(Ordering::Relaxed)
             && self.with(|window| {

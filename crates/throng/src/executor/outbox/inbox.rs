@@ -1,17 +1,17 @@
-//! The messages in the inboxes of shards, and those held for them.
+//! The messages in the inboxes of shards, and those held back for them.
 
 use super::message::Outgoing;
 use std::collections::{HashMap, VecDeque};
 use throng_journal::ShardId;
 
-/// The messages kept for one shard whose lock somebody holds.
+/// The messages for one shard whose lock is busy.
 #[derive(Default)]
 pub(super) struct Inbox {
-    /// Messages in it. Below zero for a moment: one was executed before it was counted.
+    /// The number of messages in it. Negative for a moment if one is executed before it is counted.
     pub(super) messages: i64,
     /// Somebody executes them.
     pub(super) is_emptied: bool,
-    /// The messages that come after them.
+    /// The messages that come after those in the inbox.
     pub(super) held: VecDeque<Box<Outgoing>>,
 }
 
@@ -31,7 +31,7 @@ impl Inboxes {
         self.shards.values().flat_map(|inbox| &inbox.held)
     }
 
-    /// Removes what is held of these messages.
+    /// Removes these messages from those held back.
     pub(super) fn remove(&mut self, mut is_meant: impl FnMut(&mut Outgoing) -> bool) {
         for inbox in self.shards.values_mut() {
             let before = inbox.held.len();

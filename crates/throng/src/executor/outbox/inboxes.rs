@@ -1,8 +1,8 @@
-//! Messages to shards whose locks others hold.
+//! Messages to shards whose locks are busy.
 //!
-//! Whoever holds a shard's lock executes what waits in its inbox before it lets go. It may be a gateway's loop that only looks at the shard.
-//! Were each message that it executes followed by another one, it would never come to an end. So a shard's inbox is given a few messages, and
-//! no more until all of them are executed.
+//! The holder of a shard's lock executes what waits in the shard's inbox before it releases the lock. It may be a gateway's loop that only
+//! looks at the shard. If each message that it executes were followed by another one, it would never finish. So a shard's inbox is given a
+//! few messages, and no more until all of them are executed.
 
 use super::{
     Outbox, Window,
@@ -11,11 +11,11 @@ use super::{
 use throng_core::limits;
 use throng_journal::ShardId;
 
-/// Messages in the inbox of one shard, at most: a few milliseconds of whoever holds its lock.
+/// The most messages in the inbox of one shard: a few milliseconds of work for the holder of its lock.
 const INBOX_MAX: i64 = 64;
 
 impl Window {
-    /// The next message whose shard's inbox has room. Those before it are held until theirs has been emptied.
+    /// Returns the next message whose shard's inbox has room. Earlier messages are held back until their inbox is empty.
     pub(super) fn next(&mut self, shards: u16, slow: &mut usize) -> Option<Box<Outgoing>> {
         loop {
             let outgoing = self.next_in_turn(slow)?;
@@ -35,12 +35,12 @@ impl Window {
 }
 
 impl Outbox {
-    /// A message was put into the inbox of a shard.
+    /// Counts a message that was put into the inbox of a shard.
     pub(crate) fn move_to_inbox(&self, shard: ShardId) {
         self.with(|window| window.count_inbox(shard, 1));
     }
 
-    /// A message of a shard's inbox was executed. After the last one, those that were held for it are the next ones.
+    /// Counts an executed message of a shard's inbox. After the last one, the messages held back for the inbox are next.
     pub(crate) fn out_of_inbox(&self, shard: ShardId) {
         self.with(|window| window.count_inbox(shard, -1));
     }

@@ -9,17 +9,17 @@ use tokio::sync::oneshot;
 pub(crate) struct Outgoing {
     pub(crate) delivery: Delivery,
     pub(crate) waiter: Option<Waiter>,
-    /// The commit it was sent with: this writer's, or an earlier one's it was read from.
+    /// The commit that sent it: of this writer, or of an earlier one whose log was read.
     pub(crate) sent: Position,
     /// True for the first of the messages that wait for its receiver.
     pub(crate) is_first_in_line: bool,
-    /// True while it is in somebody's hands: [taken](super::Outbox::take) out of the outbox, which keeps room for it.
+    /// True while it is [taken](super::Outbox::take) out of the outbox for delivery. The outbox keeps room for it.
     pub(crate) is_in_hand: bool,
     /// Counts against its sender's [credit](super::Window::credit).
     pub(crate) is_charged: bool,
 }
 
-/// Somebody waits for what a command answers that was forwarded as a message.
+/// A task that waits for the answer to a command that was forwarded as a message.
 pub(crate) struct Waiter {
     pub(crate) answer: AnswerSlot,
     pub(crate) tell: oneshot::Sender<ForwardedReply>,
@@ -28,9 +28,9 @@ pub(crate) struct Waiter {
 /// A message on its way, to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// The shard it was sent from, and its number there.
+    /// The sending shard, and the message's number there.
     pub number: (ShardId, u64),
-    /// The entity that its reply or refusal goes to.
+    /// The entity that gets its reply or refusal.
     pub sender: Address,
     /// May not exist, or may be unable to load.
     pub receiver: Address,
@@ -52,7 +52,7 @@ impl Outgoing {
         }
     }
 
-    /// The shard it was sent from, and its number from there to its receiver's shard.
+    /// Returns the sending shard, and the message's number from there to its receiver's shard.
     pub(super) fn number(&self) -> (ShardId, u64) {
         (self.delivery.taking.from, self.delivery.taking.number)
     }
@@ -68,7 +68,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns about how many bytes it takes in memory: as it was recorded, and typed.
+    /// Returns about how many bytes it takes in memory, recorded and typed form together.
     pub(super) fn bytes(&self) -> usize {
         2 * self.delivery.taking.command.get().len() + 512
     }
@@ -84,7 +84,7 @@ impl Outgoing {
 /// A part of the log whose messages are not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
-    /// Read up to here.
+    /// The position up to which it has been read.
     pub(crate) read: Position,
     /// Messages of later commits are in memory.
     pub(crate) upto: Position,
@@ -105,19 +105,19 @@ impl Behind {
         self.upto = self.upto.max(sent);
     }
 
-    /// The log was read up to here, where `seen` was to be read. `true`: there is no more.
+    /// Notes that the log was read up to here, starting from `seen`. Returns true if nothing is left.
     pub(super) fn has_read(&mut self, seen: Self, read: Position, is_end: bool) -> bool {
         if self.read < seen.read {
-            // An earlier one was left to the log meanwhile.
+            // An earlier message was left to the log meanwhile.
             return false;
         }
         self.read = read;
-        // Nothing was there up to where it was behind when it looked; more may have been sent since.
+        // Everything up to the end known at that time has been read; more may have been sent since.
         read >= self.upto || (is_end && self.upto == seen.upto)
     }
 }
 
-/// The commit before.
+/// Returns the position of the commit before.
 pub(super) fn before(at: Position) -> Position {
     Position::new(at.writer, CommitNo(at.commit.0.saturating_sub(1)))
 }

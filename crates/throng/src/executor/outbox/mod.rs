@@ -1,4 +1,4 @@
-//! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
+//! The outbox: messages on their way. The log holds all of them, memory the next ones.
 
 mod credit;
 mod inbox;
@@ -37,51 +37,51 @@ pub(crate) struct Outbox {
     messages_max: usize,
     bytes_max: usize,
     window: Mutex<Window>,
-    /// True while so much waits that no more is let in from outside. Written with the window locked.
+    /// True while so many messages wait that no work is let in from outside. Written with the window locked.
     is_full: AtomicBool,
-    /// An entity has spent its credit. Written with the window locked.
+    /// True while an entity has spent its credit. Written with the window locked.
     has_spenders: AtomicBool,
-    /// Woken when there is room again for what is only in the log.
+    /// Woken when memory has room again for messages that are only in the log.
     has_room: Arc<Signal>,
 }
 
 #[derive(Default)]
 struct Window {
     queue: VecDeque<Box<Outgoing>>,
-    /// The messages for entities that have spent much of their credit: they come after those of the others.
+    /// The messages for entities that have spent much of their credit. They come after the others.
     slow: Slow,
-    /// The bytes that each entity has sent and nobody has taken, without those left to the log for a receiver that takes none.
+    /// The bytes that each entity has sent and that are not taken, except those left to the log for a receiver that takes none.
     credit: Credit,
-    /// The messages for shards whose locks others hold.
+    /// The messages for shards whose locks are busy.
     inboxes: Inboxes,
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
-    /// The messages that wait in peer queues. For each queue that is here, somebody sends its first messages.
+    /// The messages in peer queues. A task sends the messages of each queue that is listed here.
     queues: BTreeMap<PeerQueue, Waiting>,
     /// The number of queues that are pairs'.
     pairs: usize,
     lined_len: usize,
-    /// The bytes of all messages, also of those in somebody's hands.
+    /// The bytes of all messages, including those under delivery.
     bytes: usize,
-    /// Messages in somebody's hands, neither queued nor taken: the commit of each, and its bytes.
+    /// The messages under delivery, neither queued nor taken: the commit of each, and its bytes.
     in_hand: Vec<(Position, usize)>,
-    /// Messages that are only in the log: to be read from here on.
+    /// The part of the log from which messages are still to be read.
     behind: Option<Behind>,
-    /// True if it fell behind because there was no room, and not because the engine has just started.
+    /// True if the outbox fell behind because there was no room, and not because the engine has just started.
     overflowed: bool,
-    /// Receivers that take none now. Their messages are only in the log, and hold up nobody else's.
+    /// Receivers that take no messages now. Their messages are only in the log, and delay no others.
     stuck: BTreeMap<Address, Stuck>,
-    /// Receivers among these that an operator has released: somebody has to [take up](Outbox::take_released) what waits for them.
+    /// Receivers among these that an operator has released, and whose messages are to be [taken up](Outbox::take_released).
     released: Vec<Address>,
 }
 
-/// The place of a message that was taken out of the outbox and whose receiver has to be loaded.
+/// The position of a message whose receiver has to be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parked {
-    /// The first one for this receiver: somebody has to load it.
+    /// The first one for this receiver: the caller has to load it.
     First,
-    /// Others for the same receiver are before it and go first.
+    /// Others for the same receiver are before it.
     Behind,
 }
 
@@ -116,7 +116,7 @@ impl Outbox {
         changed
     }
 
-    /// There is room for what is only in the log.
+    /// True if there is room for messages that are only in the log.
     fn may_read(&self, window: &Window) -> bool {
         window.behind.is_some() && !self.has_no_room(window)
     }
@@ -135,7 +135,7 @@ impl Outbox {
         self.with(|window| window.len())
     }
 
-    /// Nothing is on its way but to receivers that are stuck, and what waits for a newer program.
+    /// True if the only messages are those for stuck receivers, and those that wait for a newer program.
     pub(crate) fn is_empty(&self) -> bool {
         self.with(|window| {
             let is_on_its_way = |(queue, of): (&PeerQueue, &Waiting)| {
@@ -149,7 +149,7 @@ impl Outbox {
         })
     }
 
-    /// There is something to deliver, or to read from the log.
+    /// True if there is something to deliver, or to read from the log.
     pub(crate) fn has_more(&self) -> bool {
         self.with(|window| !window.has_none_next() || self.may_read(window))
     }
@@ -159,12 +159,12 @@ impl Outbox {
         self.with(|window| !window.queue.is_empty() || self.may_read(window))
     }
 
-    /// There are slow messages.
+    /// True if there are slow messages.
     pub(crate) fn has_slow(&self) -> bool {
         self.with(|window| window.slow.len() > 0)
     }
 
-    /// The commit before the oldest message that was not taken, if there is one.
+    /// Returns the commit before the oldest message that was not taken, if there is one.
     pub(crate) fn oldest(&self) -> Option<Position> {
         self.with(|window| {
             let held = window
@@ -178,7 +178,7 @@ impl Outbox {
         })
     }
 
-    /// Takes messages over in the order they were sent; their shard's lock is held, so that a checkpoint sees every message that
+    /// Adds messages in the order they were sent. Their shard's lock is held, so that a checkpoint sees every message that
     /// was sent before it looked.
     pub(crate) fn push(&self, sent: impl IntoIterator<Item = Box<Outgoing>>) {
         self.with(|window| {
@@ -202,18 +202,18 @@ impl Outbox {
         });
     }
 
-    /// The next message, into the hands of whoever delivers it. Takes a slow one only while `slow` is above zero, and counts it there.
+    /// Takes the next message for delivery. Takes a slow one only while `slow` is above zero, and counts it there.
     pub(crate) fn take(&self, slow: &mut usize) -> Option<Box<Outgoing>> {
         self.with(|window| {
             let mut outgoing = window.next(self.shards, slow)?;
-            // The message keeps its room: it may come back.
+            // The message keeps its room, because it may come back.
             outgoing.is_in_hand = true;
             window.in_hand.push((outgoing.sent, outgoing.bytes()));
             Some(outgoing)
         })
     }
 
-    /// A message could not be delivered now: it is the next one again.
+    /// Puts back a message that could not be delivered now: it is next again.
     pub(crate) fn put_back(&self, mut outgoing: Box<Outgoing>) {
         self.with(|window| {
             window.let_go(&mut outgoing);
@@ -222,7 +222,7 @@ impl Outbox {
         });
     }
 
-    /// A message was taken by its receiver.
+    /// Removes a message that its receiver has taken.
     pub(crate) fn taken(&self, outgoing: &mut Outgoing) {
         self.with(|window| {
             window.let_go(outgoing);
@@ -230,7 +230,7 @@ impl Outbox {
         });
     }
 
-    /// Others are before this message: they wait for its receiver to be loaded, or it cannot be, or for a newer program.
+    /// True if earlier messages wait for the same receiver to be loaded or released, or for a newer program.
     pub(crate) fn is_awaited(&self, shard: ShardId, outgoing: &Outgoing) -> bool {
         let to = &outgoing.delivery.to;
         !outgoing.is_first_in_line
@@ -240,7 +240,7 @@ impl Outbox {
             })
     }
 
-    /// A message waits for its receiver, in the order of its sender, or for those before it that wait for a newer program.
+    /// Parks a message until its receiver is loaded, in its sender's order, or behind those that wait for a newer program.
     pub(crate) fn park(&self, shard: ShardId, mut outgoing: Box<Outgoing>) -> Parked {
         self.with(|window| {
             if window.goes_into_line(shard, &outgoing) {
@@ -256,7 +256,7 @@ impl Outbox {
         })
     }
 
-    /// Its receiver was loaded: what waited for it comes next.
+    /// Puts the messages that waited for a receiver, which is loaded now, first.
     pub(crate) fn unpark(&self, to: &Address) {
         self.with(|window| {
             for outgoing in window.parked.remove(to).unwrap_or_default().into_iter().rev() {
@@ -266,7 +266,7 @@ impl Outbox {
         });
     }
 
-    /// Some messages up to here are only in the log, after that position.
+    /// Notes that some messages between these positions are only in the log.
     pub(crate) fn fall_behind(&self, behind: Behind) {
         self.with(|window| {
             window.behind = Some(behind);
@@ -274,7 +274,7 @@ impl Outbox {
         });
     }
 
-    /// Returns the part of the log to read next; `None` while messages in memory are still to be delivered. Slow ones hold up no others.
+    /// Returns the part of the log to read next; `None` while messages in memory are still to be delivered. Slow ones delay no others.
     pub(crate) fn to_read(&self) -> Option<Behind> {
         self.with(|window| {
             let is_ready = window.queue.is_empty() && self.may_read(window);
@@ -282,7 +282,8 @@ impl Outbox {
         })
     }
 
-    /// Messages read from the log, of one commit, which this epoch `has_sent`, or one before; `false`: no more fit.
+    /// Adds the messages of one commit that were read from the log; `has_sent` is true if this epoch sent them. Returns false if no more
+    /// fit.
     pub(crate) fn append(&self, messages: impl IntoIterator<Item = Box<Outgoing>>, has_sent: bool) -> bool {
         self.with(|window| {
             for mut outgoing in messages {
@@ -301,7 +302,7 @@ impl Outbox {
         })
     }
 
-    /// The log was read up to here, where `seen` was to be read.
+    /// Notes that the log was read up to here, starting from `seen`.
     pub(crate) fn has_read(&self, seen: Behind, read: Position, is_end: bool) {
         self.with(|window| {
             if let Some(now) = &mut window.behind
@@ -313,7 +314,7 @@ impl Outbox {
         });
     }
 
-    /// Messages in memory that this entity has sent, and that are on their way to it, at most so many of each.
+    /// Returns messages in memory from and to this entity, at most `limit` of each.
     pub(crate) fn pending(&self, of: &Address, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
         self.with(|window| {
             let (sent, coming) = (
@@ -365,7 +366,7 @@ impl Window {
         if is_first { Parked::First } else { Parked::Behind }
     }
 
-    /// A message left the hands that held it: taken, or back in the outbox.
+    /// Ends the delivery of a message: it was taken, or put back into the outbox.
     fn let_go(&mut self, outgoing: &mut Outgoing) {
         let held = (outgoing.sent, outgoing.bytes());
         if std::mem::take(&mut outgoing.is_in_hand)

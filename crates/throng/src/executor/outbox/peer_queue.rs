@@ -1,4 +1,4 @@
-//! The messages that are sent one after the other by somebody of their own.
+//! A peer queue: messages that a task of its own sends one after the other.
 
 use super::message::{Behind, Outgoing};
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use throng_journal::{Address, ShardId};
 pub(crate) struct PeerQueue {
     /// The receivers' shard.
     pub(crate) to: ShardId,
-    /// Only those of this sender to this receiver, which wait for a newer program.
+    /// The sender and receiver of its messages, if it is a pair's queue that waits for a newer program.
     pub(crate) pair: Option<(Address, Address)>,
 }
 
-/// The messages of one queue; somebody sends them for as long as this is here.
+/// The messages of one queue. A task sends them as long as this entry exists.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// The next ones, in order.
@@ -22,9 +22,9 @@ pub(super) struct Waiting {
     /// The later messages, which are only in the log.
     pub(super) behind: Option<Behind>,
     pub(super) is_unreachable: bool,
-    /// Why the first one is not taken, and since when: of a pair's queue.
+    /// Why the first one is not taken, and since when: only of a pair's queue.
     pub(super) reason: Option<(String, Timestamp)>,
-    /// The number of messages that have come.
+    /// The number of messages that have arrived.
     pub(super) messages: u64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Next<R> {
     Send(Vec<R>),
     /// The next ones are to be read from the log.
     Read(Behind),
-    /// Nobody has to send any more.
+    /// The queue is gone: its task ends.
     Nothing,
 }
 
@@ -61,7 +61,7 @@ impl Waiting {
         self.behind
     }
 
-    /// Leaves what is beyond these bounds to the log; how many messages, and bytes, that were.
+    /// Leaves messages beyond these bounds to the log, and returns their number and bytes.
     pub(super) fn leave(&mut self, kept: usize, kept_bytes: usize, credit: &mut Credit) -> (usize, usize) {
         let mut bytes: usize = self.waiting.iter().map(|outgoing| outgoing.bytes()).sum();
         let before = (self.waiting.len(), bytes);

@@ -1,6 +1,6 @@
-//! Messages that are sent in queues, each by somebody of its own, from the first on until it was taken: those to a shard that another node owns,
-//! and those of one entity to another one whose program does not understand the first of them. Of a queue whose first message nobody takes
-//! most is left to the log: it takes nobody else's room.
+//! Peer queues. A task sends the messages of each queue, from the first on until it was taken. One kind of queue holds the messages to a
+//! shard that another node owns; the other those of one entity to another whose program does not understand the first of them. If the first
+//! message is not taken, most of its queue is left to the log, so that it takes no room from others.
 
 use super::{
     Outbox, Window,
@@ -12,22 +12,23 @@ use std::collections::VecDeque;
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position, ShardId};
 
-/// The part of the outbox in memory that one unreachable shard may fill: one in so many messages and bytes.
+/// The part of the outbox in memory that one unreachable shard may fill, as a divisor of its messages and bytes.
 /// All shards together may take a quarter.
 const KEPT_PART: usize = 1_024;
-/// Queues of pairs, at most, as a part of the messages that memory may hold: each keeps one. Beyond, a message that is not understood holds
-/// up those of other pairs to its shard.
+/// The most pair queues, as a divisor of the messages that memory may hold: each keeps one message. Beyond that, a message that is not
+/// understood delays those of other pairs to its shard.
 const PAIRS_PART: usize = 16;
 
 impl Window {
-    /// Returns whether this message has to wait behind others, though its receiver is at hand.
+    /// True if this message has to wait for earlier ones, though its receiver is in memory.
     pub(super) fn is_behind(&self, to: ShardId, outgoing: &Outgoing) -> bool {
         self.queues.contains_key(&PeerQueue::to_shard(to))
             || self.pairs > 0 && self.queues.contains_key(&PeerQueue::of_pair(to, outgoing))
     }
 
-    /// Returns whether a message that has to wait does so in a peer queue. Messages to its receiver may wait for that one to be loaded.
-    /// They may be before this one, so it does not overtake them in its shard's queue. Once the receiver is loaded, all of them come there.
+    /// True if a message that has to wait does so in a peer queue. Messages to its receiver may be parked until that is loaded.
+    /// They may be earlier than this one, which therefore must not overtake them in its shard's queue. Once the receiver is loaded, all
+    /// join that queue.
     pub(super) fn goes_into_line(&self, to: ShardId, outgoing: &Outgoing) -> bool {
         let queue = self.queue_of(to, outgoing);
         let receiver = &outgoing.delivery.to;
@@ -35,7 +36,7 @@ impl Window {
         self.queues.contains_key(&queue) && (queue.pair.is_some() || !is_loaded)
     }
 
-    /// The queue in which this message waits: its pair's if there is one, else its shard's.
+    /// Returns the queue of this message: its pair's if there is one, else its shard's.
     pub(super) fn queue_of(&self, to: ShardId, outgoing: &Outgoing) -> PeerQueue {
         match self.pairs {
             0 => PeerQueue::to_shard(to),
@@ -50,12 +51,12 @@ impl Window {
         }
     }
 
-    /// Puts a message behind those of a queue; `true`: it is the first.
+    /// Appends a message to a queue; returns true if it is the first.
     pub(super) fn join(&mut self, queue: &PeerQueue, mut outgoing: Box<Outgoing>) -> bool {
         let is_new = !self.queues.contains_key(queue);
         if queue.pair.is_some() {
             self.pairs += usize::from(is_new);
-            // Nobody knows when it is taken: whoever asked is told so.
+            // The time of its delivery is unknown, so the asker gets "outcome unknown".
             outgoing.waiter = None;
         }
         let of = self.queues.entry(queue.clone()).or_default();
@@ -81,8 +82,8 @@ impl Window {
         is_new
     }
 
-    /// Begins a pair's queue with this message. What is only in the log of those that follow it, as far as others wait for the same, the
-    /// queue reads itself; what stands in its shard's queue comes after it. Otherwise those that come next would be before them.
+    /// Begins a pair's queue with this message. Later messages of the pair that are only in the log are read by this queue; those
+    /// in the shard's queue come after them. Otherwise later messages would overtake earlier ones.
     fn begin_pair(&mut self, to: ShardId, outgoing: Box<Outgoing>) -> PeerQueue {
         let (shard, pair) = (PeerQueue::to_shard(to), PeerQueue::of_pair(to, &outgoing));
         let of_shard = self.queues.get(&shard).and_then(|of| of.behind);
@@ -99,7 +100,7 @@ impl Window {
         pair
     }
 
-    /// This message goes, if it is the first of a queue.
+    /// Removes this message if it is the first of a queue.
     fn pop(&mut self, queue: &PeerQueue, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
         let first = &mut self.queues.get_mut(queue)?.waiting;
         let outgoing = first.pop_front_if(|first| first.number() == number)?;
@@ -108,7 +109,7 @@ impl Window {
         Some(outgoing)
     }
 
-    /// Moves messages of a shard's queue to the queues of their pairs, where there are any. Such messages were read from the log.
+    /// Moves messages of a shard's queue, which were read from the log, to the queues of their pairs if there are any.
     fn sort_out(&mut self, queue: &PeerQueue) {
         if queue.pair.is_some() || self.pairs == 0 {
             return;
@@ -126,7 +127,7 @@ impl Window {
         }
     }
 
-    /// A message that was read from the log, or stood in the queue before.
+    /// Appends a message that was read from the log, or was in the queue before.
     fn put_last(&mut self, queue: &PeerQueue, outgoing: Box<Outgoing>) {
         if let Some(of) = self.queues.get_mut(queue) {
             self.lined_len += 1;
@@ -137,8 +138,8 @@ impl Window {
 }
 
 impl Outbox {
-    /// Keeps a message for a shard that another node owns, behind those that wait for the same. Returned is a queue that begins with it:
-    /// somebody has to send that.
+    /// Queues a message for a shard that another node owns. Returns the queue if it begins with this message: the caller has to start a
+    /// task that sends it.
     pub(crate) fn send_remote(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Option<PeerQueue> {
         let (queue, is_first) = self.with(|window| {
             window.let_go(&mut outgoing);
@@ -150,8 +151,8 @@ impl Outbox {
         is_first.then_some(queue)
     }
 
-    /// Keeps a message that the program of this node does not understand, until a newer one does, and what follows it behind it. Returned
-    /// is a queue that begins with it: somebody has to send that.
+    /// Queues a message that this node's program does not understand, and later ones of the pair behind it, until a newer program takes it.
+    /// Returns the queue if it begins with this message: the caller has to start a task that sends it.
     pub(crate) fn keep_for_upgrade(
         &self,
         to: ShardId,
@@ -175,9 +176,9 @@ impl Outbox {
         })
     }
 
-    /// The first message of a queue was not taken, and waits for a newer program. Of a shard's queue it goes into that of its pair, and
-    /// holds up no other one. `Err`: it stays where it is, the first of its queue. `Ok`: perhaps a queue that begins with it, which somebody
-    /// has to send.
+    /// Handles the first message of a queue that was not taken because it waits for a newer program. From a shard's queue it moves into
+    /// that of its pair, so that it delays no other pair. `Err`: it stays the first of its queue. `Ok`: the new queue, if any, for which
+    /// the caller has to start a task.
     pub(crate) fn first_waits(
         &self,
         queue: &PeerQueue,
@@ -192,7 +193,7 @@ impl Outbox {
                 }
                 return Err(());
             }
-            // A message whose pair has a queue by now is there.
+            // The pair has a queue by now, and the message is in it.
             let Some(first) = window.pop(queue, number) else {
                 return Ok(None);
             };
@@ -204,7 +205,7 @@ impl Outbox {
         })
     }
 
-    /// Queues this message if others are before it; otherwise gives it back as `Err`.
+    /// Queues this message if earlier ones wait; otherwise gives it back as `Err`.
     pub(crate) fn joins(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Result<(), Box<Outgoing>> {
         self.with(|window| {
             if !window.is_behind(to, &outgoing) {
@@ -217,13 +218,13 @@ impl Outbox {
         })
     }
 
-    /// The queues of those who wait to send to a receiver.
+    /// Returns the pair queues to a receiver.
     pub(crate) fn pairs_to(&self, to: &Address) -> Vec<PeerQueue> {
         let is_to = |queue: &&PeerQueue| queue.pair.as_ref().is_some_and(|(_, receiver)| receiver == to);
         self.with(|window| window.queues.keys().filter(is_to).cloned().collect())
     }
 
-    /// Returns the next step for a peer queue. `look` is given its first messages, at most `most`.
+    /// Returns the next step for a peer queue. `look` gets its first messages, at most `most`.
     pub(crate) fn next_of<R>(&self, queue: &PeerQueue, most: usize, mut look: impl FnMut(&Outgoing) -> R) -> Next<R> {
         self.with(|window| {
             window.sort_out(queue);
@@ -243,7 +244,7 @@ impl Outbox {
         })
     }
 
-    /// The first message of a queue, this one, was taken.
+    /// Removes the first message of a queue, which was taken.
     pub(crate) fn taken_of(&self, queue: &PeerQueue, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
         self.with(|window| {
             let of = window.queues.get_mut(queue)?;
@@ -255,8 +256,8 @@ impl Outbox {
         })
     }
 
-    /// Nobody has taken the first message of a queue for long, or its messages take the room of others: most of them are left to the log.
-    /// `true`: that is so from now on.
+    /// Leaves most messages of a queue to the log, because its first one was not taken for long, or because they take the room of others.
+    /// Returns true if that is new.
     pub(crate) fn set_unreachable(&self, queue: &PeerQueue) -> bool {
         let is_new = self.with(|window| {
             let of = window.queues.get_mut(queue);
@@ -282,7 +283,7 @@ impl Outbox {
         });
     }
 
-    /// The log was read for a queue, where `seen` was to be read, up to `reached`; these messages were there. All of it at once: what is
+    /// Adds the messages that were read from the log for a queue, from `seen` up to `reached`. All of them are added at once: what is
     /// [left](Waiting::leave) to the log again a moment later has to be read again.
     pub(crate) fn has_read_of(
         &self,
@@ -294,7 +295,7 @@ impl Outbox {
         self.with(|window| {
             let is_seen = |of: &Waiting| of.behind.is_some_and(|behind| behind.read == seen.read);
             if !window.queues.get(queue).is_some_and(is_seen) {
-                // An earlier one was left to the log meanwhile, and comes before these.
+                // An earlier message was left to the log meanwhile, and comes before these.
                 return;
             }
             // A commit is read whole, and at least one of them.
@@ -316,7 +317,7 @@ impl Outbox {
         });
     }
 
-    /// Receivers whose programs do not understand the first of the messages that wait for them, and why.
+    /// Returns the receivers whose programs do not understand the first of the messages that wait for them, with the reason.
     pub(super) fn not_understood(window: &Window) -> impl Iterator<Item = StuckEntity> {
         window.queues.values().filter_map(|of| {
             let ((reason, since), first) = (of.reason.as_ref()?, of.waiting.front()?);

@@ -4,13 +4,13 @@ use super::message::Behind;
 use throng_core::model::Timestamp;
 use throng_journal::{Address, Position};
 
-/// An entity that takes no messages now, because it cannot be loaded, or some not, because only a newer release of the service understands
-/// them. It is tried again by itself; its messages wait in the log and hold up no other entity's.
+/// An entity that takes no messages now because it cannot be loaded, or does not take some that only a newer release understands. It is
+/// retried automatically. Its messages wait in the log and delay no other entity's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckEntity {
     /// The entity that cannot be brought back.
     pub address: Address,
-    /// Why it could not be loaded the last time, or what is not understood.
+    /// The reason why it could not be loaded, or which message is not understood.
     pub reason: String,
     /// Since when that is so.
     pub since: Timestamp,
@@ -25,18 +25,18 @@ pub(super) struct Stuck {
     pub(super) since: Timestamp,
     /// The number of its messages that were left to the log.
     pub(super) messages: u64,
-    /// Its messages of the commits after the first one and up to the second are only in the log; `None`: none waits.
+    /// The part of the log that holds its messages; `None`: none waits.
     pub(super) behind: Option<Behind>,
 }
 
 /// Why a receiver takes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The receiver cannot be loaded; the next attempt to load it takes up what waits.
+    /// The receiver cannot be loaded. The next successful load takes up the waiting messages.
     Load,
     /// An operator has quarantined it.
     Quarantined,
-    /// Released: it is taking up what has waited.
+    /// Released: it is taking up the waiting messages.
     Released,
 }
 

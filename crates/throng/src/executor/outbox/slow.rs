@@ -1,4 +1,4 @@
-//! The messages that come after the others: those to entities that have spent a part of their credit.
+//! Slow messages: those to entities that have spent a part of their credit. They come after the others.
 
 use super::message::{Outgoing, hash_of};
 use std::collections::{HashMap, VecDeque};
@@ -6,10 +6,10 @@ use throng_core::credit::Credit;
 
 /// The bytes of a small message, about.
 const SMALL_BYTES: usize = 768;
-/// The part of its credit from which on messages to an entity are slow.
+/// The part of its credit from which on messages to an entity are slow, as a divisor.
 const SLOW_PART: u64 = 16;
 
-/// The credit of an entity where memory holds so many messages, and so many bytes of them: half of that.
+/// Returns the credit of an entity: half of the messages and bytes that memory may hold.
 pub(super) fn limit(messages_max: usize, bytes_max: usize) -> u64 {
     (bytes_max / 2).min((messages_max / 2).saturating_mul(SMALL_BYTES)) as u64
 }
@@ -19,15 +19,15 @@ pub(super) fn credit(limit: u64) -> Credit {
     Credit::new(limit).with_much(limit / SLOW_PART)
 }
 
-/// The messages that come after the others.
+/// The slow messages.
 #[derive(Default)]
 pub(super) struct Slow {
     queue: VecDeque<Box<Outgoing>>,
-    /// The number for each receiver. Messages that come for one of these join them, and stay in order.
+    /// The number of slow messages for each receiver. Later messages to such a receiver join them, and stay in order.
     receivers: HashMap<u64, usize>,
     /// The number of each sender.
     senders: HashMap<u64, usize>,
-    /// The number of others that were taken since the last one.
+    /// The number of other messages taken since the last slow one.
     pub(super) others: u8,
 }
 
@@ -44,7 +44,7 @@ impl Slow {
         self.receivers.contains_key(&receiver)
     }
 
-    /// Tells whether a message of this entity is among them.
+    /// True if a message of this entity is among them.
     pub(super) fn has_sender(&self, sender: u64) -> bool {
         self.senders.contains_key(&sender)
     }
@@ -59,7 +59,7 @@ impl Slow {
         self.queue.push_front(outgoing);
     }
 
-    /// The next one, if as many as one may be taken.
+    /// Returns the next one, if any may be taken.
     pub(super) fn pop(&mut self, may: &mut usize) -> Option<Box<Outgoing>> {
         let left = may.checked_sub(1)?;
         let outgoing = self.queue.pop_front()?;

@@ -1,5 +1,5 @@
-//! Receivers that take no messages now: they cannot be loaded, or an operator has quarantined them. What comes for them is left to the log, and
-//! holds up nobody else's.
+//! Receivers that take no messages now: they cannot be loaded, or an operator has quarantined them. Their messages are left to the log, and
+//! delay no others.
 
 use super::{
     Outbox, Window,
@@ -11,7 +11,7 @@ use throng_core::model::Timestamp;
 use throng_journal::{Address, Position};
 
 impl Outbox {
-    /// While it is full: the receivers that most of the messages in memory are for, at most so many.
+    /// Returns the receivers of most messages in memory, at most `limit`, while the outbox is full.
     pub(crate) fn crowding(&self, limit: usize) -> Vec<(Address, u64)> {
         if !self.is_full() {
             return Vec::new();
@@ -31,7 +31,7 @@ impl Outbox {
         by_receiver
     }
 
-    /// A receiver cannot be loaded: its messages are left to the log, so that they hold up no other's.
+    /// Notes that a receiver cannot be loaded. Its messages are left to the log, so that they delay no others.
     pub(crate) fn set_stuck(&self, to: &Address, reason: String, now: Timestamp) {
         self.with(|window| {
             if let Some(stuck) = window.stuck.get_mut(to) {
@@ -48,8 +48,8 @@ impl Outbox {
         });
     }
 
-    /// An operator has quarantined a receiver: what is on its way to it is left to the log, and takes nobody else's room. Most of what did not
-    /// fit in memory is its own, about: others are let in while that is read through.
+    /// Notes that an operator has quarantined a receiver. Its messages are left to the log and take no room. Most of what did not
+    /// fit in memory is probably its own, so work from outside is let in again while that part of the log is read.
     pub(crate) fn quarantine(&self, to: &Address, reason: &str, now: Timestamp) {
         self.with(|window| {
             let mut stuck = window
@@ -59,7 +59,7 @@ impl Outbox {
             (stuck.why, stuck.reason) = (Why::Quarantined, reason.to_owned());
             window.leave_parked(to, &mut stuck);
             window.leave_queued(to, &mut stuck);
-            // The messages that this receiver has sent are its own concern, once it is released.
+            // The messages that this receiver has sent count again only once it is released.
             window.credit.forget(hash_of(to));
             window.stuck.insert(to.clone(), stuck);
             window.released.retain(|released| released != to);
@@ -67,7 +67,7 @@ impl Outbox {
         });
     }
 
-    /// A receiver is quarantined no more: what has waited for it is to be [taken up](Self::take_released).
+    /// Notes that a receiver's quarantine has ended: its messages are to be [taken up](Self::take_released).
     pub(crate) fn release(&self, to: &Address) {
         let is_waiting = self.with(|window| {
             let Some(stuck) = window.stuck.get_mut(to).filter(|stuck| stuck.why == Why::Quarantined) else {
@@ -87,12 +87,13 @@ impl Outbox {
         }
     }
 
-    /// Takes the receivers that were released since the last look.
+    /// Returns and removes the receivers that were released since the last call.
     pub(crate) fn take_released(&self) -> Vec<Address> {
         self.with(|window| std::mem::take(&mut window.released))
     }
 
-    /// The place from which on the log may hold messages for a receiver which an operator has quarantined, if there is any; `None`: it is not.
+    /// Returns the position from which the log may hold messages for a receiver that an operator has quarantined, if it may; `None`: it is
+    /// not quarantined.
     pub(crate) fn waits_from(&self, to: &Address) -> Option<Option<Position>> {
         self.with(|window| {
             let stuck = window.stuck.get(to).filter(|stuck| stuck.why == Why::Quarantined)?;
@@ -102,7 +103,7 @@ impl Outbox {
         })
     }
 
-    /// The messages to a quarantined receiver up to here were dropped.
+    /// Notes that the messages to a quarantined receiver up to here were dropped.
     pub(crate) fn dropped(&self, to: &Address, upto: Position) {
         self.with(|window| {
             if let Some(stuck) = window.stuck.get_mut(to)
@@ -121,7 +122,8 @@ impl Outbox {
         self.waiting_for_quarantined().into_keys().collect()
     }
 
-    /// About how many messages have been left to the log for each of them: one that was in memory may be read, and counted, again.
+    /// Returns about how many messages each quarantined receiver has in the log. A message that was in memory may be read, and counted,
+    /// again.
     pub(crate) fn waiting_for_quarantined(&self) -> BTreeMap<Address, u64> {
         self.with(|window| {
             let quarantined = window.stuck.iter().filter(|(_, stuck)| stuck.why == Why::Quarantined);
@@ -129,7 +131,8 @@ impl Outbox {
         })
     }
 
-    /// Receivers that cannot be loaded, take up what has waited, or whose messages wait for a newer program, and why.
+    /// Returns receivers that cannot be loaded, are taking up their messages, or have messages that wait for a newer program, with the
+    /// reason.
     pub(crate) fn stuck(&self) -> Vec<StuckEntity> {
         self.with(|window| {
             let stuck = window.stuck.iter().filter(|(_, stuck)| stuck.why != Why::Quarantined);
@@ -141,7 +144,7 @@ impl Outbox {
             });
             let mut found: Vec<StuckEntity> = stuck.chain(Self::not_understood(window)).collect();
             found.sort_by(|one, other| one.address.cmp(&other.address));
-            // The first of several queues to it stands for all.
+            // If several queues lead to it, the first one's reason is shown.
             found.dedup_by(|more, one| {
                 let is_same = more.address == one.address;
                 if is_same {
@@ -154,7 +157,7 @@ impl Outbox {
         })
     }
 
-    /// The part of a stuck receiver's messages that is only in the log; nothing is to be read of one that is quarantined.
+    /// Returns the part of the log with a stuck receiver's messages; `None` for a quarantined one, whose messages stay there.
     pub(crate) fn stuck_behind(&self, to: &Address) -> Option<Behind> {
         self.with(|window| {
             let stuck = window.stuck.get(to).filter(|stuck| stuck.why != Why::Quarantined);
@@ -162,7 +165,7 @@ impl Outbox {
         })
     }
 
-    /// A stuck receiver took its messages up to here, where `seen` was to be read. `true`: those were all, and it is stuck no more.
+    /// Notes that a stuck receiver took its messages up to here, starting from `seen`. True: those were all, and it is no longer stuck.
     pub(crate) fn caught_up(&self, to: &Address, seen: Behind, read: Position, is_end: bool) -> bool {
         self.with(|window| {
             let Some(stuck) = window.stuck.get_mut(to) else {
@@ -195,7 +198,7 @@ impl Window {
         true
     }
 
-    /// Leaves to the log what waits for a receiver to be loaded.
+    /// Leaves the parked messages of a receiver to the log.
     fn leave_parked(&mut self, to: &Address, stuck: &mut Stuck) {
         for mut outgoing in self.parked.remove(to).unwrap_or_default() {
             self.give_back(&mut outgoing);
@@ -205,7 +208,7 @@ impl Window {
         }
     }
 
-    /// Leaves to the log what is next to be delivered to a receiver.
+    /// Leaves the queued messages of a receiver to the log.
     fn leave_queued(&mut self, to: &Address, stuck: &mut Stuck) {
         let (bytes, credit) = (&mut self.bytes, &mut self.credit);
         let mut leaves = |outgoing: &mut Outgoing| {

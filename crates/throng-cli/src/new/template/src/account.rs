@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_app::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn, View};
 
-/// The state. It follows from the events; a copy is stored now and then, so that a load need not read all of them.
+/// The state. It follows from the events; a copy is stored now and then, so that loading need not read all of them.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Account {
     cents: u64,
