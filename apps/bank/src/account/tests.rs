@@ -40,7 +40,7 @@ fn taken_money_is_gone_and_refused_money_is_back() {
     for (outcome, cents) in [(Ok(Balance::default()), 49_300), (Err(RequestError::Unknown), 50_000)] {
         let mut ann = ann([]);
         ann.when(transfer("bob", 700)).unwrap();
-        let heard = Account::on_outcome("bob".into(), "1".into(), outcome);
+        let heard = Account::on_outcome("bob".into(), 1, outcome);
         let balance = ann.when(heard.clone()).unwrap().reply.unwrap();
         assert_eq!((balance.cents, balance.on_the_way.len()), (cents, 0));
         assert_eq!(ann.when(heard).unwrap().effects.events, [], "once");

@@ -1,7 +1,8 @@
 //! The entity: a small single-threaded, event-sourced thing with an id; and the types with which it decides.
 
 use super::{
-    Asker, CommandReply, Event, Family, IndexedField, Keep, Message, Published, Recorded, Sent, Timer, Timestamp, UpcastError,
+    Asker, CommandReply, Event, Family, IndexedField, Keep, Message, Published, Recorded, Sent, Timer, Timestamp,
+    UpcastError,
 };
 use crate::trace_context::TraceContext;
 use serde::{Serialize, de::DeserializeOwned};
