@@ -43,16 +43,16 @@
 //!
 //! # What is simulated
 //!
-//! **Time and tasks.** All work of the engine runs on the simulation's executor. A poll takes a microsecond; if no task is ready, time
-//! jumps to the next timer. A run that deadlocks or takes too long is reported ([`Hang`]).
-//! **The journal** answers at once or later, in order or not. It stalls, leaves appends in doubt (until a seal decides), and takes one, two
-//! or four appends at a time. Opening, sealing and reading may fail temporarily ([`Faults`]).
-//! **The store** answers at once or later, and fails. A checkpoint is atomic.
+//! - **Time and tasks.** All work of the engine runs on the simulation's executor. A poll takes a microsecond; if no task is ready, time
+//!   jumps to the next timer. A run that deadlocks or takes too long is reported ([`Hang`]).
+//! - **The journal** answers at once or later, in order or not. It stalls, leaves appends in doubt (until a seal decides), and takes one, two
+//!   or four appends at a time. Opening, sealing and reading may fail temporarily ([`Faults`]).
+//! - **The store** answers at once or later, and fails. A checkpoint is atomic.
 //! - **Processes** are killed ([`Sim::kill`]), lose their power ([`Sim::power_loss`]), stop gracefully, are upgraded
 //!   ([`Sim::upgrade`]) or taken over from ([`Sim::start`] beside one that runs). Calls run inside a process and die with it
 //!   ([`Sim::call`]); the test itself and what it [`spawn`](Sim::spawn)s are outside and live on.
-//! **Nodes** ([`Sim::nodes`]): a cluster of processes on one database, with their memberships, leases and requests to each other. They are
-//! killed, paused, drained, and cut off from each other or from the database. Their clocks differ.
+//! - **Nodes** ([`Sim::nodes`]): a cluster of processes on one database, with their memberships, leases and requests to each other. They are
+//!   killed, paused, drained, and cut off from each other or from the database. Their clocks differ.
 //!
 //! # What is checked
 //!

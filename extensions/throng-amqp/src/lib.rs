@@ -1,11 +1,11 @@
 //! AMQP 0-9-1 (RabbitMQ) as a source of commands and a target of events.
 //!
-//! [`QueueSource`] gives the messages of a queue to an [`Ingress`], which turns them into commands. A message is acknowledged once its
-//! commands are durable. A redelivery takes effect once.
-//! [`ExchangeTarget`] publishes to an exchange for an [`Egress`], which turns an entity's events into messages. None is lost, and
-//! duplicates have the same message id.
-//! [`Publisher`] and [`Frames`] are for a server in front of a broker, which answers after the broker's confirm.
-//! [`resend()`] sends dead letters back to the queues they came from, once the cause was removed.
+//! - [`QueueSource`] gives the messages of a queue to an [`Ingress`], which turns them into commands. A message is acknowledged once its
+//!   commands are durable. A redelivery takes effect once.
+//! - [`ExchangeTarget`] publishes to an exchange for an [`Egress`], which turns an entity's events into messages. None is lost, and
+//!   duplicates have the same message id.
+//! - [`Publisher`] and [`Frames`] are for a server in front of a broker, which answers after the broker's confirm.
+//! - [`resend()`] sends dead letters back to the queues they came from, once the cause was removed.
 //!
 //! ```no_run
 //! use throng_amqp::{EntityCommand, Ingress, IngressOptions, Message, QueueOptions, QueueSource};

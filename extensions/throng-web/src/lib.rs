@@ -1,9 +1,9 @@
 //! HTTP for a service: a client for outside calls, and webhooks in both directions (`docs/webhooks.md`).
 //!
-//! [`HttpClient`] makes the requests of an [`Outside`](throng::model::Outside) worker, and tells whether a failed request was not sent or
-//! is in doubt.
-//! [`Webhooks`] is a worker that sends signed webhooks in the format of Standard Webhooks.
-//! [`Receiver`] is a route that takes a provider's webhooks, applies each once, and answers after the commit.
+//! - [`HttpClient`] makes the requests of an [`Outside`](throng::model::Outside) worker, and tells whether a failed request was not sent or
+//!   is in doubt.
+//! - [`Webhooks`] is a worker that sends signed webhooks in the format of Standard Webhooks.
+//! - [`Receiver`] is a route that takes a provider's webhooks, applies each once, and answers after the commit.
 
 mod client;
 mod connection;
