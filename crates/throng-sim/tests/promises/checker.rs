@@ -347,7 +347,7 @@ impl<'a> Checker<'a> {
             if sum != 0 && (sum > 0 || sum % amount != 0) {
                 self.wrong.push(format!("op {op} made {sum} out of nothing"));
             }
-            let prefix = format!("{op}:");
+            let prefix = format!("[{op},");
             let lost = self.messages.iter().filter(|message| {
                 let own = message.from.id.parse() == Ok(operation.to);
                 let noted = message.note.as_deref().is_some_and(|note| note.starts_with(&prefix));
@@ -368,7 +368,7 @@ impl<'a> Checker<'a> {
             if self.has(operation.to, "Reserved", *op) == 0 {
                 continue;
             }
-            let note = format!("{op}:{amount}");
+            let note = format!("[{op},{amount}]");
             let asked = self
                 .messages
                 .iter()
