@@ -20,7 +20,7 @@ pub enum Unfit {
          release of it, that lets one win"
     )]
     SeveralCreated {
-        /// Their number.
+        /// The writers that were each told to have won.
         winners: usize,
     },
     /// An object that was there was created once more.
@@ -32,7 +32,7 @@ pub enum Unfit {
          release of it, that lets one win"
     )]
     SeveralReplaced {
-        /// Their number.
+        /// The writers that were each told to have won.
         winners: usize,
     },
     /// A version that was no more was replaced.
@@ -66,7 +66,7 @@ pub enum Unfit {
     /// A request had no outcome.
     #[error("{doing} had no outcome within {seconds} s: {why}", seconds = PATIENCE.as_secs())]
     NoOutcome {
-        /// The request.
+        /// The request, as a phrase that begins the sentence.
         doing: &'static str,
         /// The last answer.
         why: String,
@@ -74,9 +74,9 @@ pub enum Unfit {
     /// The storage refused a request that a journal needs.
     #[error("{doing} was refused: {why}")]
     Refused {
-        /// The request.
+        /// The request, as a phrase that begins the sentence.
         doing: &'static str,
-        /// The answer.
+        /// The storage's answer, in its words.
         why: String,
     },
 }

@@ -80,7 +80,7 @@ impl Drop for Counted {
 pub(crate) struct Rate {
     a_second: NonZeroU32,
     began: Instant,
-    /// For each client the time at which its last request would have been due at an even rate, in nanoseconds.
+    /// The time at which each client's last request would have been due at an even rate, in nanoseconds.
     due: Mutex<HashMap<Client, u64>>,
     known_max: usize,
 }

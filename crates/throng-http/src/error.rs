@@ -45,7 +45,7 @@ pub enum StartError {
     NoSuchCommand {
         /// The name of the kind.
         kind: &'static str,
-        /// The name.
+        /// The name in the list that is none of a command.
         command: &'static str,
         /// The list it stands in.
         list: &'static str,

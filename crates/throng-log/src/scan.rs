@@ -72,7 +72,7 @@ pub(crate) fn commit_at(window: &mut Window<'_>, segment: u64, offset: u64) -> i
     Ok(Commit::parse(bytes.to_vec(), &seed(segment, offset)))
 }
 
-/// Consecutive commits.
+/// Commits of one writer that stand one behind the other, with consecutive numbers.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The sectors at which the commits begin.

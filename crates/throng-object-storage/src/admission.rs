@@ -18,7 +18,7 @@ pub enum Inadmissible {
     Unfit {
         /// The bucket and the prefix.
         place: String,
-        /// The fault.
+        /// The fault that the trial found.
         why: Unfit,
     },
     /// A rule of the bucket would destroy the journal, or something else stands at the prefix.
@@ -26,7 +26,7 @@ pub enum Inadmissible {
     Rule {
         /// The bucket and the prefix.
         place: String,
-        /// The rule.
+        /// The rule or the foreign object, and what to do about it.
         why: String,
     },
 }

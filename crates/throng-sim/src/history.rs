@@ -19,11 +19,11 @@ pub struct History {
 /// A message in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentMessage {
-    /// The sender.
+    /// The entity that sent it.
     pub from: Address,
     /// Its number among the messages from the sender's shard to the receiver's.
     pub number: u64,
-    /// The receiver.
+    /// The entity that it is sent to.
     pub to: Address,
     /// The command's name.
     pub name: String,

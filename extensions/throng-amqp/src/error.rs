@@ -11,7 +11,7 @@ pub enum Error {
     Unreachable {
         /// Host and port.
         place: String,
-        /// The cause.
+        /// The error of the connection, or of its TLS.
         why: String,
     },
     /// The broker refuses this program's login.
@@ -31,7 +31,7 @@ pub enum Error {
     Untrusted {
         /// Host and port.
         place: String,
-        /// The cause.
+        /// The error of the connection, or of its TLS.
         why: String,
     },
     /// The certificates to trust cannot be read.
@@ -39,7 +39,7 @@ pub enum Error {
     Certificates {
         /// The path of the file.
         path: String,
-        /// The cause.
+        /// The error of the file or of its content.
         why: String,
     },
     /// The exchange or queue exists with other settings.

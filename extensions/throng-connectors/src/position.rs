@@ -11,7 +11,7 @@ const STREAMS_MAX: usize = 64;
 /// Prefix of a position that names streams. A position without it was written by an earlier release, and names only the last event of all.
 const MARK: &str = "streams";
 
-/// For each stream of history the last event delivered and the time it was recorded: `streams WRITER@MICROS writer.commit.record@micros
+/// The last event delivered of each stream of history, and the time it was recorded: `streams WRITER@MICROS writer.commit.record@micros
 /// ...`. Each node of a cluster writes its own stream, so one event does not tell what was delivered.
 ///
 /// After the journal was removed or restored from an older copy, the same positions name other events. The time reveals this: an event at a

@@ -312,7 +312,7 @@ pub struct Directive {
 /// The level of a log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Internals.
+    /// A detail of the interpreter's own work.
     Debug,
     /// The operator `klog`, with the value it passes on.
     Klog,
@@ -327,7 +327,7 @@ pub enum Level {
 /// An entry for the pico's log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
-    /// Its level.
+    /// The level at which it is logged.
     pub level: Level,
     /// The ruleset that logged it.
     pub rid: Arc<str>,

@@ -33,7 +33,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// A stream that records whether bytes of a request may have been sent.
 struct Watched {
     stream: Box<dyn Stream>,
-    /// With TLS, a write that fails may have sent some bytes.
+    /// True for a TLS stream: a write to it that fails may have sent some bytes.
     is_tls: bool,
     /// Set by each write, cleared before each request. Both happen in the one task that owns the connection.
     is_written: Arc<AtomicBool>,

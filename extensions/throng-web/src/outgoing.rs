@@ -18,7 +18,7 @@ pub struct Webhook {
     pub event: String,
     /// The time of the event.
     pub at: Timestamp,
-    /// The content.
+    /// The content, which receivers know by the type.
     pub data: Value,
 }
 

@@ -21,6 +21,6 @@ pub trait Query<E: Entity>: Message {
 pub struct View;
 
 impl View {
-    /// The name.
+    /// The name to give to the query that answers that route. A WebSocket message that names no query means it, too.
     pub const NAME: &'static str = "view";
 }

@@ -523,7 +523,8 @@ fn remote_administration_is_closed_until_an_admin_is_named() {
     }
 }
 
-async fn add_once(
+/// Adds a student to the section `S1`, under the key of the request.
+pub async fn add_once(
     State(engine): State<Engine>,
     once: Once,
     Path(student): Path<String>,

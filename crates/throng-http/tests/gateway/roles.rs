@@ -1,21 +1,14 @@
 //! Roles of administration, and the audit of what is done in them.
 
-use crate::support::{
-    Client,
-    client::request,
-    engine, engine_of,
-    section::{Command, Enrolment, Section},
-    start, wait,
+use crate::{
+    access::add_once,
+    support::{Client, client::request, engine, engine_of, start, wait},
 };
-use axum::{
-    Json,
-    extract::{Path, State},
-    routing::get,
-};
+use axum::routing::get;
 use serde_json::{Value, json};
 use std::{fs, net::SocketAddr};
-use throng::{Engine, OperatorDecision};
-use throng_http::{Audit, Gateway, MayAct, Once, Problem, Role, Running, make_token};
+use throng::OperatorDecision;
+use throng_http::{Audit, Gateway, MayAct, Role, Running, make_token};
 
 const ROLES: [Role; 4] = [Role::Metrics, Role::Viewer, Role::Operator, Role::Owner];
 
@@ -86,22 +79,12 @@ fn each_role_may_do_its_part_of_administration() {
     }
 }
 
-/// Adds a student by any method.
-async fn add(
-    State(engine): State<Engine>,
-    once: Once,
-    Path(student): Path<String>,
-) -> Result<Json<Enrolment>, Problem> {
-    let section = once.of(engine.entity::<Section>("S1".to_owned()));
-    Ok(Json(section.ask(Command::AddStudent { student }).await?))
-}
-
 #[test]
 fn viewer_changes_nothing_by_a_get_of_the_services_own() {
     let (dir, [metrics, viewer, operator, owner]) = role_tokens();
     let engine = engine();
     let routes = axum::Router::new()
-        .route("/add/{student}", get(add))
+        .route("/add/{student}", get(add_once))
         .route("/flush", get(async |_: MayAct| "flushed"))
         .route("/look", get("as of now"));
     let gateway = Gateway::builder(engine.clone())

@@ -38,7 +38,7 @@ impl Buffer {
         self.bytes.resize(self.lead + length, 0);
     }
 
-    /// Appends bytes.
+    /// Appends these bytes, after making room for them.
     #[inline]
     pub fn extend_from_slice(&mut self, more: &[u8]) {
         self.reserve(more.len());

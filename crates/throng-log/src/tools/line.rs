@@ -60,7 +60,7 @@ impl Sum {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ExportLine<'a> {
-    /// On the first line: the version of the export's format.
+    /// The version of the export's format, on the first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throng_export: Option<u32>,
     /// A writer's stream begins.
@@ -94,7 +94,7 @@ pub(super) struct ExportLine<'a> {
     pub body: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base64: Option<Cow<'a, str>>,
-    /// On the last line: the totals.
+    /// The totals, on the last line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
     /// The [`Sum`], which is checked before the line is parsed.

@@ -45,11 +45,11 @@ const _: () = {
 /// A part of the entities that a filter matches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatchRange<'a> {
-    /// Only ids that begin with this.
+    /// The beginning of all ids of the part.
     pub prefix: &'a str,
-    /// Only ids after this one.
+    /// The id after which the part begins.
     pub after: Option<&'a str>,
-    /// At most so many.
+    /// The most entities of one page.
     pub limit: usize,
 }
 

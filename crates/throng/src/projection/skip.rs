@@ -23,7 +23,7 @@ pub struct Skipped {
     pub why: String,
     /// The time of the skip.
     pub at: Timestamp,
-    /// The operator.
+    /// The name of the operator who skipped the event.
     pub by: String,
     /// The reason for the decision, in that person's words.
     pub reason: String,

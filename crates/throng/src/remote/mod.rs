@@ -75,7 +75,7 @@ pub enum Request {
     /// A client's request, with the span of the request as a `traceparent`. Sent only if all nodes know
     /// [`TRACES`](throng_journal::features::TRACES).
     AskTraced(Ask, String),
-    /// For the indexed fields of entities, in any shard of that node. Asked where all nodes know
+    /// Reads the indexed fields of entities, in any shard of that node. Sent only if all nodes know
     /// [`INDEXES`](throng_journal::features::INDEXES).
     Fields {
         /// The kind, by name.
@@ -232,7 +232,7 @@ pub enum Reply {
     },
     /// The indexed fields of entities. Those that are not there are left out.
     Fields {
-        /// The shards this is said of, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
+        /// The shards that this report covers, as a [`ShardSet`](throng_journal::ShardSet)'s bytes.
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
         /// Ids, each with its row as the store has it; `None`: the fields are not known.

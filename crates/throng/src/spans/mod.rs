@@ -68,7 +68,7 @@ pub enum SpanKind {
 /// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute<'a> {
-    /// The text.
+    /// A text, exported as it is.
     Text(&'a str),
     /// A whole number.
     Number(i64),

@@ -192,7 +192,7 @@ pub enum Ran {
     Done {
         /// The number of the commit it rests on.
         rests_on: u64,
-        /// The outcome.
+        /// The answer, or the reason why there is none.
         outcome: Outcome,
     },
     /// The entity is not in memory. Load it ([`crate::shard::Shard::load_request`]), and call again. Nothing was changed.

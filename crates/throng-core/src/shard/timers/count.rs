@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Timers in the store, and the calls without an outcome that these stand for, by their kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimersCount {
-    /// All timers.
+    /// The timers, those of calls among them.
     pub timers: u64,
     /// Calls without an outcome, by their kind.
     pub calls: BTreeMap<Box<str>, u64>,
