@@ -61,3 +61,10 @@ test('all that a transfer has brought about stands on one timeline, from whichev
     }
   }
 });
+
+test('an outcome shows the note of its request', async () => {
+  const { page, wrong } = await open(browser, bank, '#/entity/account/ann?at=4');
+  await page.getByText('caused by the answer of account/bob, asked with the note 1').waitFor();
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});

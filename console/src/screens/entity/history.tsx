@@ -229,7 +229,7 @@ function Caused({ cause }: { cause: Cause }) {
           caused by the answer {of && <>of {of}</>}
           {cause.note !== null && (
             <span class="quiet">
-              , asked with the note <code class="break">{JSON.stringify(cause.note)}</code>
+              , asked with the note <code class="break">{line(cause.note, 80)}</code>
             </span>
           )}
         </>
