@@ -524,7 +524,7 @@ fn remote_administration_is_closed_until_an_admin_is_named() {
 }
 
 /// Adds a student to the section `S1`, under the key of the request.
-pub async fn add_once(
+pub(crate) async fn add_once(
     State(engine): State<Engine>,
     once: Once,
     Path(student): Path<String>,

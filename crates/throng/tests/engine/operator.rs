@@ -279,6 +279,8 @@ async fn restart_keeps_a_quarantine_from_the_log_and_from_the_store() {
             1 => engine.checkpoint().await.unwrap(),
             _ => engine.stop().await,
         }
+        // It must not live on: it would take the journal back.
+        drop(engine);
         engine = start(&world).await;
         let listed = engine.quarantined(9).await.unwrap();
         assert_eq!(

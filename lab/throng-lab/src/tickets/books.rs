@@ -15,6 +15,8 @@ use crate::http_client::{ANSWER_WAIT, Connection, get, told};
 pub(super) struct Books {
     /// Confirmed orders: concert and seats, by the order's id.
     orders: BTreeMap<String, (String, Vec<u64>)>,
+    /// Seats of each concert that orders hold which can still be paid.
+    held: BTreeMap<String, u64>,
     /// Seats of each concert: all, free, held, sold.
     seats: BTreeMap<String, [u64; 4]>,
     /// The provider's lines, as it has written them.
@@ -29,12 +31,16 @@ impl Books {
         let mut books = Self::default();
         for id in all("order", &mut ask)? {
             let order = ask(&format!("/orders/{id}"))?;
-            if order["stage"] == "confirmed" {
-                let seats = order["seats"].as_array().into_iter().flatten();
-                let concert = order["concert"].as_str().unwrap_or_default().to_owned();
-                books
-                    .orders
-                    .insert(id, (concert, seats.filter_map(Value::as_u64).collect()));
+            let concert = order["concert"].as_str().unwrap_or_default().to_owned();
+            let seats = order["seats"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_u64);
+            match order["stage"].as_str() {
+                Some("confirmed") => _ = books.orders.insert(id, (concert, seats.collect())),
+                Some("held" | "paying") => *books.held.entry(concert).or_default() += seats.count() as u64,
+                _ => {}
             }
         }
         for id in all("concert", &mut ask)? {
@@ -47,7 +53,7 @@ impl Books {
         Ok(books)
     }
 
-    /// Returns a sentence for each thing that is wrong, once nobody holds a seat any more.
+    /// Returns a sentence for each thing that is wrong, once nobody orders any more and nothing is on its way.
     pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut taken = BTreeMap::new();
@@ -62,9 +68,10 @@ impl Books {
         }
         for (concert, [all, free, held, seats_sold]) in &self.seats {
             let of_orders = sold.get(concert.as_str()).copied().unwrap_or_default();
-            if free + held + seats_sold != *all || *held != 0 || *seats_sold != of_orders {
+            let held_by_orders = self.held.get(concert).copied().unwrap_or_default();
+            if free + held + seats_sold != *all || *held != held_by_orders || *seats_sold != of_orders {
                 wrong.push(format!(
-                    "{concert}: of {all} seats {free} are free, {held} held and {seats_sold} sold, and orders have {of_orders}"
+                    "{concert}: of {all} seats {free} are free, {held} held and {seats_sold} sold; orders hold {held_by_orders} and have {of_orders}"
                 ));
             }
         }
@@ -107,6 +114,7 @@ mod tests {
         let order = |seat| ("hamlet".to_owned(), vec![seat]);
         Books {
             orders: [("a".into(), order(1)), ("b".into(), order(2))].into(),
+            held: BTreeMap::new(),
             seats: [("hamlet".into(), [3, 1, 0, 2])].into(),
             ledger: vec!["charged a/1".into(), "charged b/1".into()],
         }
@@ -126,11 +134,12 @@ mod tests {
             ..books()
         };
         assert_eq!(twice.wrong(), ["hamlet: b and a have the seat 1"]);
-        let held = Books {
+        let held = |by_orders| Books {
+            held: [("hamlet".into(), by_orders)].into(),
             seats: [("hamlet".into(), [3, 0, 1, 2])].into(),
             ..books()
         };
-        assert_eq!(held.wrong().len(), 1);
+        assert_eq!([0, 1, 2].map(|by_orders| held(by_orders).wrong().len()), [1, 0, 1]);
         let oversold = Books {
             seats: [("hamlet".into(), [3, 2, 0, 1])].into(),
             ..books()

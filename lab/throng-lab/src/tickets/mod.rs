@@ -1,12 +1,18 @@
 //! Tickets on sale: seats that are held, paid at a provider outside, and confirmed, by customers who come back as soon as they have theirs; some
-//! never pay. In the end the seats, the orders and the provider's books have to agree.
+//! never pay. In the end the seats, the orders and the provider's books have to agree. Customers whom the end of the sale finds between two
+//! steps leave a hold of ten minutes: its order can still be paid then.
 
 mod books;
 
 use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
-use std::{net::SocketAddr, path::Path, process::ExitCode, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 use throng_load::{Options, Report, Target, plan::Plan, report::Summary};
 
 use super::{Common, service::Launch, shows::cpu_of_process, table::Table, units};
@@ -37,6 +43,9 @@ steps = ["hold-short", "expired"]
 "#;
 /// Seconds in which an abandoned hold ends.
 const HOLD: f64 = 2.0;
+/// The longest wait for the books to agree after the sale, and the pause between two looks.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The measurement of the sale.
 #[derive(Debug, Args)]
@@ -74,7 +83,7 @@ struct Line {
     hold_p99_ms: f64,
     /// The processor's time of the service for an order: all that it did by all orders.
     server_cpu_us: f64,
-    /// Seats that two orders have, confirmed orders that were not paid once, and payments without an order.
+    /// Seats that two orders have, seats that nobody may pay any more, confirmed orders that were not paid once, and payments without an order.
     wrong: u64,
 }
 
@@ -106,7 +115,7 @@ fn measure(arguments: &TicketsArguments, slow_ms: u64, concerts: u32) -> anyhow:
     let hold = class("buy/hold")
         .map(|class| Summary::of(&class.response))
         .unwrap_or_default();
-    let wrong = Books::read(service.address, &ledger)?.wrong();
+    let wrong = settled(service.address, &ledger)?;
     for wrong in &wrong {
         eprintln!("wrong: {wrong}");
     }
@@ -122,6 +131,18 @@ fn measure(arguments: &TicketsArguments, slow_ms: u64, concerts: u32) -> anyhow:
         server_cpu_us: cpu * 1e6 / (confirmed + expired) as f64,
         wrong: wrong.len() as u64,
     })
+}
+
+/// Returns what is still wrong with the books once payments and messages that were on their way have come to their end.
+fn settled(address: SocketAddr, ledger: &Path) -> anyhow::Result<Vec<String>> {
+    let begun = Instant::now();
+    loop {
+        let wrong = Books::read(address, ledger)?.wrong();
+        if wrong.is_empty() || begun.elapsed() > SETTLE_MAX {
+            return Ok(wrong);
+        }
+        std::thread::sleep(SETTLE_PAUSE);
+    }
 }
 
 /// The app's program, with a provider that is slow and has no other fault.
