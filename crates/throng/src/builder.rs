@@ -5,13 +5,13 @@ use crate::projection::{self, Projection, ProjectionConsumer, Projections, Sink,
 use crate::{
     Metrics, Options,
     budget::Budget,
-    context::{Context, LastCount, NewerReleases, Signals},
+    context::{Context, LastCount, NewerReleases, OpenContext, Signals},
     disk::DiskBudget,
     engine::{Core, Engine},
     epoch::{Epochs, disk, tasks},
     error::StartError,
     feed::{self, SharedFeed},
-    host::{Host, OpenHost, SteadyHost, TokioHost},
+    host::{Host, SteadyHost, TokioHost},
     operator::unresolved,
     remote::Peers,
     retention::{self, Retention},
@@ -364,7 +364,7 @@ impl Builder {
         }
         tasks::start(&epochs);
         unresolved::start(&epochs);
-        let open = Arc::new(OpenHost(context.host.clone()));
+        let open = Arc::new(OpenContext(context.clone()));
         #[cfg(feature = "projections")]
         let projections = Arc::new(Projections::new(open.clone(), epochs.clone(), consumers, self.views));
         let retention = Retention::new(

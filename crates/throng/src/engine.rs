@@ -2,10 +2,9 @@
 
 use crate::{
     Erased, Metrics, Options, PruneReport, Unresolved,
-    context::{Context, QUIET},
+    context::{Context, OpenContext, QUIET},
     epoch::{Down, Epochs, Status},
     feed::SharedFeed,
-    host::OpenHost,
     retention::Retention,
 };
 #[cfg(feature = "projections")]
@@ -49,7 +48,7 @@ pub(crate) struct Core {
     pub(crate) retention: Arc<Retention>,
     /// The end of the log, decoded once for all followers.
     pub(crate) feed: Arc<SharedFeed>,
-    pub(crate) _open: Arc<OpenHost>,
+    pub(crate) _open: Arc<OpenContext>,
 }
 
 /// The state of an engine.

@@ -156,15 +156,6 @@ impl Host for SteadyHost {
     }
 }
 
-/// Closes the host with the last part of an engine that holds this.
-pub(crate) struct OpenHost(pub(crate) Arc<dyn Host>);
-
-impl Drop for OpenHost {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
 /// Wakes one task. A signal sent while the task is busy is kept until its next poll.
 #[derive(Default)]
 pub(crate) struct Signal {

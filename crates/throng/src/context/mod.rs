@@ -105,6 +105,17 @@ impl Signals {
     }
 }
 
+/// Ends an engine with the last part of it that holds this. A task at work then is not ended; if it finds the journal taken over, it must not
+/// begin another epoch: that would fence the engine's successor.
+pub(crate) struct OpenContext(pub(crate) Arc<Context>);
+
+impl Drop for OpenContext {
+    fn drop(&mut self) {
+        self.0.stopping.store(true, Ordering::Release);
+        self.0.host.close();
+    }
+}
+
 impl Context {
     /// True if there is room for new work, on the disk and within the disk budget.
     pub(crate) fn has_room(&self) -> bool {

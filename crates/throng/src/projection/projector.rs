@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{
     OperatorDecision,
+    context::OpenContext,
     epoch::{Ends, Epochs, Status},
-    host::{OpenHost, Signal},
+    host::Signal,
 };
 use std::{
     future::Future,
@@ -25,7 +26,7 @@ use tokio::sync::watch;
 /// All projections and sinks of an engine.
 pub(crate) struct Projections {
     /// Keeps the host open for readers of read models, too.
-    _open: Arc<OpenHost>,
+    _open: Arc<OpenContext>,
     pub(super) epochs: Arc<Epochs>,
     pub(super) all: Vec<Arc<Projector>>,
     pub(super) views: Arc<dyn Views>,
@@ -58,7 +59,7 @@ pub(super) struct Requests {
 
 impl Projections {
     pub(crate) fn new(
-        open: Arc<OpenHost>,
+        open: Arc<OpenContext>,
         epochs: Arc<Epochs>,
         consumers: Vec<Box<dyn Consumer>>,
         views: Option<Arc<dyn Views>>,

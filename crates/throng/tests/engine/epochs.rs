@@ -48,6 +48,34 @@ async fn an_engine_stopped_during_recovery_begins_no_other_epoch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_engine_does_not_take_the_journal_back() {
+    let world = World::new();
+    let journal = Failing::new(&world.journal);
+    let first = engine(&world, &journal).await;
+    open(&first, "a", 1).await;
+
+    let seal = journal.hold_seal();
+    journal.fails();
+    journal.recovers();
+    let mut asking = Box::pin(ask(&first, "a", Command::Deposit { amount: 1 }));
+    assert!(
+        asking
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
+    eventually(async || journal.is_sealing()).await;
+    drop(asking);
+    drop(first);
+    let second = world.engine().await;
+    drop(seal);
+    eventually(async || !journal.is_in_use()).await;
+    open(&second, "b", 1).await;
+    assert_eq!(balance(&second, "a").await, 1);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_runs_on_after_its_journal_failed_once() {
     let world = World::new();
     let journal = Failing::new(&world.journal);

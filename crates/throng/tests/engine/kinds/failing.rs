@@ -3,6 +3,7 @@
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    mpsc,
 };
 use throng::journal::{
     Append, AppendError, Appended, Commit, CommitNo, Error, Journal, MemoryJournal, Opened, Position, Prune, PruneHow,
@@ -21,6 +22,8 @@ pub struct Failing {
     disk_bytes: Arc<AtomicU64>,
     erasures: Arc<Mutex<Vec<Position>>>,
     keeps_from: Arc<AtomicU64>,
+    /// The next seal waits for this.
+    seals_after: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
     /// A new writer can be opened.
     opens: watch::Sender<bool>,
 }
@@ -35,6 +38,7 @@ impl Failing {
             finished: Arc::new(AtomicU64::new(u64::MAX)),
             erasures: Arc::default(),
             keeps_from: Arc::new(AtomicU64::new(u64::MAX)),
+            seals_after: Arc::default(),
             opens: watch::Sender::new(true),
         }
     }
@@ -70,6 +74,23 @@ impl Failing {
         self.erasures.lock().unwrap().clone()
     }
 
+    /// The thread that seals next waits until the sender is dropped.
+    pub fn hold_seal(&self) -> mpsc::Sender<()> {
+        let (sender, receiver) = mpsc::channel();
+        *self.seals_after.lock().unwrap() = Some(receiver);
+        sender
+    }
+
+    /// A thread has begun the seal that was held.
+    pub fn is_sealing(&self) -> bool {
+        self.seals_after.lock().unwrap().is_none()
+    }
+
+    /// An engine has this journal.
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.fails) > 1
+    }
+
     /// Somebody waits for another writer.
     pub fn is_waited_for(&self) -> bool {
         self.opens.receiver_count() > 0
@@ -82,7 +103,7 @@ impl Failing {
 }
 
 impl Journal for Failing {
-    delegate!(Journal, journal: open_shards streams take seal read read_at forget depth durability);
+    delegate!(Journal, journal: open_shards streams take read read_at forget depth durability);
 
     fn open(&self, node: &str) -> Fallible<'_, Opened> {
         let (mut opens, node) = (self.opens.subscribe(), node.to_owned());
@@ -90,6 +111,14 @@ impl Journal for Failing {
             opens.wait_for(|opens| *opens).await.unwrap();
             self.journal.open(&node).await
         })
+    }
+
+    fn seal(&self, writer: WriterId) -> Fallible<'_, CommitNo> {
+        let held = self.seals_after.lock().unwrap().take();
+        if let Some(held) = held {
+            assert!(held.recv().is_err(), "it is dropped");
+        }
+        self.journal.seal(writer)
     }
 
     fn append(&self, commit: Commit) -> Append {
