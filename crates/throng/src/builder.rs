@@ -364,9 +364,8 @@ impl Builder {
         }
         tasks::start(&epochs);
         unresolved::start(&epochs);
-        let open = Arc::new(OpenContext(context.clone()));
         #[cfg(feature = "projections")]
-        let projections = Arc::new(Projections::new(open.clone(), epochs.clone(), consumers, self.views));
+        let projections = Arc::new(Projections::new(epochs.clone(), consumers, self.views));
         let retention = Retention::new(
             epochs.clone(),
             #[cfg(feature = "projections")]
@@ -379,13 +378,13 @@ impl Builder {
             #[cfg(feature = "projections")]
             projections,
             retention: Arc::new(retention),
+            open: Arc::new(OpenContext(context.clone())),
             context,
             epochs,
             #[cfg(feature = "services")]
             services,
             #[cfg(feature = "services")]
             pools,
-            _open: open,
         });
         core.context
             .host

@@ -48,7 +48,8 @@ pub(crate) struct Core {
     pub(crate) retention: Arc<Retention>,
     /// The end of the log, decoded once for all followers.
     pub(crate) feed: Arc<SharedFeed>,
-    pub(crate) _open: Arc<OpenContext>,
+    /// Held by those who use the engine, not by its own tasks: one at work would keep it alive.
+    pub(crate) open: Arc<OpenContext>,
 }
 
 /// The state of an engine.
@@ -290,7 +291,7 @@ impl Engine {
     /// A projection's rows, to be read.
     #[must_use]
     pub fn read_model<P: Projection>(&self) -> ReadModel<P> {
-        ReadModel::new(self.core.projections.clone())
+        ReadModel::new(self.core.open.clone(), self.core.projections.clone())
     }
 
     /// Restarts a projection or sink at the first event; `false` if none has this name. The engine goes on serving.

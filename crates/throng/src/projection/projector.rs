@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{
     OperatorDecision,
-    context::OpenContext,
     epoch::{Ends, Epochs, Status},
     host::Signal,
 };
@@ -25,8 +24,6 @@ use tokio::sync::watch;
 
 /// All projections and sinks of an engine.
 pub(crate) struct Projections {
-    /// Keeps the host open for readers of read models, too.
-    _open: Arc<OpenContext>,
     pub(super) epochs: Arc<Epochs>,
     pub(super) all: Vec<Arc<Projector>>,
     pub(super) views: Arc<dyn Views>,
@@ -58,14 +55,8 @@ pub(super) struct Requests {
 }
 
 impl Projections {
-    pub(crate) fn new(
-        open: Arc<OpenContext>,
-        epochs: Arc<Epochs>,
-        consumers: Vec<Box<dyn Consumer>>,
-        views: Option<Arc<dyn Views>>,
-    ) -> Self {
+    pub(crate) fn new(epochs: Arc<Epochs>, consumers: Vec<Box<dyn Consumer>>, views: Option<Arc<dyn Views>>) -> Self {
         Self {
-            _open: open,
             epochs,
             all: consumers
                 .into_iter()

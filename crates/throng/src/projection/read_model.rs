@@ -6,7 +6,7 @@ use super::{
     projector::{Projections, Projector},
     report::Report,
 };
-use crate::epoch;
+use crate::{context::OpenContext, epoch};
 use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
 use throng_journal::{Error, Positions, ViewOffset, ViewRange, ViewRow, WriterId};
 
@@ -15,6 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A projection's rows, for readers. They lag a moment behind the durable events.
 pub struct ReadModel<P: Projection> {
+    open: Arc<OpenContext>,
     projections: Arc<Projections>,
     projector: Option<Arc<Projector>>,
     of: PhantomData<fn() -> P>,
@@ -23,6 +24,7 @@ pub struct ReadModel<P: Projection> {
 impl<P: Projection> Clone for ReadModel<P> {
     fn clone(&self) -> Self {
         Self {
+            open: self.open.clone(),
             projections: self.projections.clone(),
             projector: self.projector.clone(),
             of: PhantomData,
@@ -31,8 +33,9 @@ impl<P: Projection> Clone for ReadModel<P> {
 }
 
 impl<P: Projection> ReadModel<P> {
-    pub(crate) fn new(projections: Arc<Projections>) -> Self {
+    pub(crate) fn new(open: Arc<OpenContext>, projections: Arc<Projections>) -> Self {
         Self {
+            open,
             projector: projections.find(P::NAME).cloned(),
             projections,
             of: PhantomData,
