@@ -51,15 +51,15 @@ impl Entity for Counter {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Odd> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CounterAnswer<Self>, Odd> {
         match command {
             Command::AddToEven if !self.events.is_multiple_of(2) => return Err(Odd { events: self.events }),
             Command::Add | Command::AddToEven => {}
             Command::Send { to } => turn.send::<Self>(to, Command::Add),
-            Command::Forward { to } => return Ok(Answer::forward::<Self>(to, Command::Add)),
+            Command::Forward { to } => return Ok(CounterAnswer::forward::<Self>(to, Command::Add)),
         }
         turn.emit(Happened::Counted);
-        Ok(Answer::after(|counter: &Self| counter.events))
+        Ok(CounterAnswer::after(|counter: &Self| counter.events))
     }
 
     fn evolve(&mut self, _: &Happened) {
@@ -73,7 +73,7 @@ pub(crate) struct Events {}
 
 impl Query<Counter> for Events {
     const NAME: &'static str = "events";
-    type Answer = u64;
+    type CounterAnswer = u64;
     fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Odd> {
         Ok(counter.events)
     }

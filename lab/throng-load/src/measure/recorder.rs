@@ -159,7 +159,7 @@ impl Judged {
 }
 
 /// The verdict of a source together with what happened; a transport error is never a success.
-fn judge(verdict: Verdict, result: &Result<crate::Answer<'_>, ErrorKind>) -> Judged {
+fn judge(verdict: Verdict, result: &Result<crate::ResponseParts<'_>, ErrorKind>) -> Judged {
     let by_status = match result {
         Ok(answer) => ErrorKind::of_status(answer.status),
         Err(kind) => Some(*kind),

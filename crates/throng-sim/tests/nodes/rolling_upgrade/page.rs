@@ -91,7 +91,7 @@ macro_rules! page {
                 true
             }
 
-            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<CounterAnswer<Self>, Never> {
                 match asked {
                     $($command::$variant { $field } => {
                         let ($of, $turn) = (&self.0, &mut *turn);
@@ -99,7 +99,7 @@ macro_rules! page {
                         turn.emit(happened);
                     })*
                 }
-                Ok(Answer::Now(()))
+                Ok(CounterAnswer::Now(()))
             }
 
             fn evolve(&mut self, happened: &Happened) {
@@ -112,7 +112,7 @@ macro_rules! page {
 
         impl Query<$name> for $query {
             const NAME: &'static str = "known";
-            type Answer = Known;
+            type CounterAnswer = Known;
             fn answer(self, page: &$name, _: &Moment<'_, $name>) -> Result<Known, Never> {
                 Ok(page.0.clone())
             }
