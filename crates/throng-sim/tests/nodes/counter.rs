@@ -51,15 +51,15 @@ impl Entity for Counter {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CounterAnswer<Self>, Odd> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Odd> {
         match command {
             Command::AddToEven if !self.events.is_multiple_of(2) => return Err(Odd { events: self.events }),
             Command::Add | Command::AddToEven => {}
             Command::Send { to } => turn.send::<Self>(to, Command::Add),
-            Command::Forward { to } => return Ok(CounterAnswer::forward::<Self>(to, Command::Add)),
+            Command::Forward { to } => return Ok(CommandAnswer::forward::<Self>(to, Command::Add)),
         }
         turn.emit(Happened::Counted);
-        Ok(CounterAnswer::after(|counter: &Self| counter.events))
+        Ok(CommandAnswer::after(|counter: &Self| counter.events))
     }
 
     fn evolve(&mut self, _: &Happened) {
@@ -73,7 +73,7 @@ pub(crate) struct Events {}
 
 impl Query<Counter> for Events {
     const NAME: &'static str = "events";
-    type CounterAnswer = u64;
+    type Answer = u64;
     fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Odd> {
         Ok(counter.events)
     }

@@ -91,7 +91,7 @@ macro_rules! page {
                 true
             }
 
-            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<CounterAnswer<Self>, Never> {
+            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 match asked {
                     $($command::$variant { $field } => {
                         let ($of, $turn) = (&self.0, &mut *turn);
@@ -99,7 +99,7 @@ macro_rules! page {
                         turn.emit(happened);
                     })*
                 }
-                Ok(CounterAnswer::Now(()))
+                Ok(CommandAnswer::Now(()))
             }
 
             fn evolve(&mut self, happened: &Happened) {
@@ -112,7 +112,7 @@ macro_rules! page {
 
         impl Query<$name> for $query {
             const NAME: &'static str = "known";
-            type CounterAnswer = Known;
+            type Answer = Known;
             fn answer(self, page: &$name, _: &Moment<'_, $name>) -> Result<Known, Never> {
                 Ok(page.0.clone())
             }
