@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, ops::Bound};
-use throng::model::{Answer, Entity, Event, Moment, Query, Turn, View};
+use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Turn, View};
 
 use crate::{
     section::{Section, SectionCommand, SectionRejection, SectionReply},
@@ -67,7 +67,11 @@ impl Entity for Collection {
         matches!(command, CollectionCommand::Needed { .. })
     }
 
-    fn decide(&self, command: CollectionCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, SectionRejection> {
+    fn decide(
+        &self,
+        command: CollectionCommand,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, SectionRejection> {
         match command {
             CollectionCommand::Needed { section, .. } if !is_name(&section) => {
                 Err(SectionRejection::InvalidSection { bytes: section.len() })
@@ -75,15 +79,15 @@ impl Entity for Collection {
             CollectionCommand::Needed { section, capacity } => {
                 let open = SectionCommand::Open { capacity };
                 if self.sections.contains(section.as_str()) {
-                    return Ok(Answer::forward::<Section>(section, open));
+                    return Ok(CommandAnswer::forward::<Section>(section, open));
                 }
                 turn.emit(CollectionEvent::Created {
                     section: section.clone(),
                 });
-                Ok(Answer::create::<Section>(section, open))
+                Ok(CommandAnswer::create::<Section>(section, open))
             }
             CollectionCommand::Route { section, request } if self.sections.contains(section.as_str()) => {
-                Ok(Answer::forward::<Section>(section, request))
+                Ok(CommandAnswer::forward::<Section>(section, request))
             }
             CollectionCommand::Route { section, .. } => Err(SectionRejection::NoSection { section }),
         }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use throng::model::{Answer, Entity, Event, Moment, Query, Turn, View};
+use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Turn, View};
 
 use crate::{
     number::{NUMBER_MAX, Number},
@@ -52,7 +52,7 @@ impl Entity for Resort {
     type Reply = Done;
     type Rejection = Refused;
 
-    fn decide(&self, command: ResortCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+    fn decide(&self, command: ResortCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refused> {
         let ResortCommand::AddSeason { season } = command;
         if season > NUMBER_MAX {
             return Err(Refused::invalid("seasonID", season));
@@ -60,7 +60,7 @@ impl Entity for Resort {
         if !self.seasons.contains(&season) {
             turn.emit(ResortEvent::SeasonAdded { season });
         }
-        Ok(Answer::Now(Done {}))
+        Ok(CommandAnswer::Now(Done {}))
     }
 
     fn evolve(&mut self, ResortEvent::SeasonAdded { season }: &ResortEvent) {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Entity, Event, Moment, Query, Turn, View};
+use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Turn, View};
 
 use crate::{
     number::Number,
@@ -59,14 +59,14 @@ impl Entity for ResortDay {
     type Reply = Done;
     type Rejection = Refused;
 
-    fn decide(&self, command: ResortDayCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+    fn decide(&self, command: ResortDayCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refused> {
         let ResortDayCommand::Count { skier, lift, time } = command;
         if turn.is_new() {
             let ResortDayId { resort, season, .. } = *turn.id();
             turn.send::<Resort>(Number(resort), ResortCommand::AddSeason { season });
         }
         turn.emit(ResortDayEvent::Counted { skier, lift, time });
-        Ok(Answer::Now(Done {}))
+        Ok(CommandAnswer::Now(Done {}))
     }
 
     fn evolve(&mut self, event: &ResortDayEvent) {

@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use throng_app::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn, View};
+use throng_app::model::{CommandAnswer, Entity, Event, Moment, Query, Rejection, Turn, View};
 
 /// The most tickets of one customer, over all concerts.
 pub const TICKETS_MAX: u32 = 8;
@@ -87,7 +87,11 @@ impl Entity for Customer {
     type Reply = ();
     type Rejection = CustomerRejection;
 
-    fn decide(&self, command: CustomerCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, CustomerRejection> {
+    fn decide(
+        &self,
+        command: CustomerCommand,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, CustomerRejection> {
         match command {
             CustomerCommand::Reserve { order, tickets } => {
                 let has = self.tickets();
@@ -102,7 +106,7 @@ impl Entity for Customer {
                 }
             }
         }
-        Ok(Answer::Now(()))
+        Ok(CommandAnswer::Now(()))
     }
 
     fn evolve(&mut self, event: &CustomerEvent) {

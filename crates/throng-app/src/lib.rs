@@ -17,9 +17,9 @@
 //! #         const KIND: &'static str = "account";
 //! #         const PUBLIC: &'static [&'static str] = &["Deposit"];
 //! #         type Id = String; type Command = Command; type Event = AccountEvent; type Reply = u64; type Rejection = Never;
-//! #         fn decide(&self, Command::Deposit { cents }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//! #         fn decide(&self, Command::Deposit { cents }: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
 //! #             turn.emit(AccountEvent::Deposited { cents });
-//! #             Ok(Answer::after(|account: &Account| account.cents))
+//! #             Ok(CommandAnswer::after(|account: &Account| account.cents))
 //! #         }
 //! #         fn evolve(&mut self, AccountEvent::Deposited { cents }: &AccountEvent) { self.cents += cents }
 //! #     }

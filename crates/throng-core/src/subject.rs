@@ -1,7 +1,7 @@
 //! Testing an entity without an engine: given events, when a command, then look.
 
 use crate::{
-    model::{Answer, Asker, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn, wrong_reply},
+    model::{Asker, CommandAnswer, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn, wrong_reply},
     tagged,
 };
 
@@ -20,8 +20,8 @@ use crate::{
 /// # impl Entity for Counter {
 /// #   const KIND: &'static str = "counter";
 /// #   type Id = String; type Command = Do; type Event = Did; type Reply = u64; type Rejection = Never;
-/// #   fn decide(&self, _: Do, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-/// #     turn.emit(Did::Hit {}); Ok(Answer::after(|counter: &Counter| counter.hits)) }
+/// #   fn decide(&self, _: Do, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
+/// #     turn.emit(Did::Hit {}); Ok(CommandAnswer::after(|counter: &Counter| counter.hits)) }
 /// #   fn evolve(&mut self, _: &Did) { self.hits += 1 } }
 /// let mut counter = Subject::<Counter>::given("front-page", [Did::Hit {}]);
 /// let done = counter.when(Do::Hit).unwrap();
@@ -127,9 +127,9 @@ impl<E: Entity> Subject<E> {
         }
         self.has_ended |= effects.ends && self.seq > 0;
         let (reply, forwarded) = match answer {
-            Answer::Now(reply) => (Some(reply), None),
-            Answer::After(read) => (Some(read(&self.state)), None),
-            Answer::Forward(to) => (None, Some(to)),
+            CommandAnswer::Now(reply) => (Some(reply), None),
+            CommandAnswer::After(read) => (Some(read(&self.state)), None),
+            CommandAnswer::Forward(to) => (None, Some(to)),
         };
         if let Some(why) = reply
             .as_ref()

@@ -45,7 +45,7 @@ pub(crate) fn as_data<B>(response: &mut Response<B>) {
 }
 
 /// A response's body.
-pub(crate) enum Answer {
+pub(crate) enum ResponseBody {
     /// All of it; `None` once it is taken.
     Whole(Option<Bytes>),
     /// The body that an app's handler returned.
@@ -94,7 +94,7 @@ impl Pages {
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -146,24 +146,24 @@ pub(crate) fn has_no_body(status: StatusCode) -> bool {
 /// Drops a body that the response must not have. The answer to `HEAD` still has the length that `GET` would have.
 ///
 /// Dropping it ends a live stream before it begins.
-pub(crate) fn without_forbidden_body(mut response: Response<Answer>, is_head: bool) -> Response<Answer> {
+pub(crate) fn without_forbidden_body(mut response: Response<ResponseBody>, is_head: bool) -> Response<ResponseBody> {
     if has_no_body(response.status()) {
         response.headers_mut().remove(header::CONTENT_LENGTH);
     } else if is_head {
         // An app's router has set the length, and dropped the body.
-        if let Answer::Whole(bytes) = response.body() {
+        if let ResponseBody::Whole(bytes) = response.body() {
             let length = bytes.as_ref().map_or(0, Bytes::len);
             response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
         }
     } else {
         return response;
     }
-    response.map(|_| Answer::Whole(None))
+    response.map(|_| ResponseBody::Whole(None))
 }
 
 /// The methods of a path, 204.
-pub(crate) fn options(allow: &str) -> Response<Answer> {
-    let mut response = Response::new(Answer::Whole(None));
+pub(crate) fn options(allow: &str) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(None));
     *response.status_mut() = StatusCode::NO_CONTENT;
     if let Ok(allow) = HeaderValue::try_from(allow) {
         response.headers_mut().insert(header::ALLOW, allow);
@@ -172,22 +172,22 @@ pub(crate) fn options(allow: &str) -> Response<Answer> {
 }
 
 /// A whole body of a media type, 200.
-pub(crate) fn bytes(body: impl Into<Bytes>, media_type: HeaderValue) -> Response<Answer> {
+pub(crate) fn bytes(body: impl Into<Bytes>, media_type: HeaderValue) -> Response<ResponseBody> {
     bytes_in(HeaderMap::with_capacity(6), body.into(), media_type)
 }
 
 /// Does the same in the map of the request's header fields, so that the hot path allocates none.
-fn bytes_in(mut headers: HeaderMap, body: Bytes, media_type: HeaderValue) -> Response<Answer> {
+fn bytes_in(mut headers: HeaderMap, body: Bytes, media_type: HeaderValue) -> Response<ResponseBody> {
     headers.clear();
     headers.insert(header::CONTENT_TYPE, media_type);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-    let mut response = Response::new(Answer::Whole((!body.is_empty()).then_some(body)));
+    let mut response = Response::new(ResponseBody::Whole((!body.is_empty()).then_some(body)));
     *response.headers_mut() = headers;
     response
 }
 
 /// A reply, 200, in the map of the request's header fields.
-pub(crate) fn reply(headers: HeaderMap, Reply { body, charge, owner }: Reply) -> Response<Answer> {
+pub(crate) fn reply(headers: HeaderMap, Reply { body, charge, owner }: Reply) -> Response<ResponseBody> {
     let mut response = bytes_in(headers, body.into(), JSON);
     if let Some(owner) = owner {
         response.headers_mut().insert(OWNER, *owner);
@@ -199,6 +199,6 @@ pub(crate) fn reply(headers: HeaderMap, Reply { body, charge, owner }: Reply) ->
 }
 
 /// A reply, 200.
-pub(crate) fn json(body: impl Into<Bytes>) -> Response<Answer> {
+pub(crate) fn json(body: impl Into<Bytes>) -> Response<ResponseBody> {
     bytes(body, JSON)
 }

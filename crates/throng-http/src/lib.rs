@@ -27,9 +27,9 @@
 //!     type Event = Happened;
 //!     type Reply = u64;
 //!     type Rejection = Never;
-//!     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//!     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
 //!         turn.emit(Happened::Hit);
-//!         Ok(Answer::after(|counter: &Counter| counter.hits))
+//!         Ok(CommandAnswer::after(|counter: &Counter| counter.hits))
 //!     }
 //!     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
 //! }

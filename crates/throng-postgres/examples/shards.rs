@@ -69,12 +69,12 @@ impl model::Entity for Counter {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut model::Turn<'_, Self>) -> Result<model::Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut model::Turn<'_, Self>) -> Result<model::CommandAnswer<Self>, Never> {
         match command {
             Command::Hit => turn.emit(CounterEvent::Hit),
             Command::Send { to } => turn.send::<Self>(to, Command::Hit),
         }
-        Ok(model::Answer::after(|counter: &Counter| counter.hits))
+        Ok(model::CommandAnswer::after(|counter: &Counter| counter.hits))
     }
 
     fn evolve(&mut self, _: &CounterEvent) {

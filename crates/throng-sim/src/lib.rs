@@ -18,9 +18,9 @@
 //! # impl Entity for Till {
 //! #     const KIND: &'static str = "till";
 //! #     type Id = String; type Command = Command; type Event = TillEvent; type Reply = u64; type Rejection = Never;
-//! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
 //! #         turn.emit(TillEvent::Inserted);
-//! #         Ok(Answer::after(|till: &Till| till.coins))
+//! #         Ok(CommandAnswer::after(|till: &Till| till.coins))
 //! #     }
 //! #     fn evolve(&mut self, _: &TillEvent) { self.coins += 1 }
 //! # }

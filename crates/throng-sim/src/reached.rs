@@ -162,7 +162,7 @@ mod tests {
     use crate::Simulation;
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
-    use throng::model::{Answer, Entity, Event, OnOutcome, RequestError, Turn};
+    use throng::model::{CommandAnswer, Entity, Event, OnOutcome, RequestError, Turn};
     use throng_testing::fixtures::{Command, Counter, Never};
 
     #[test]
@@ -222,9 +222,9 @@ mod tests {
         type Reply = ();
         type Rejection = Never;
 
-        fn decide(&self, _: Ask, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        fn decide(&self, _: Ask, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
             turn.request::<Counter>("one".to_owned(), Command::Hit {}, ());
-            Ok(Answer::Now(()))
+            Ok(CommandAnswer::Now(()))
         }
 
         fn evolve(&mut self, _: &Asked) {}

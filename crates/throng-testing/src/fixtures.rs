@@ -73,7 +73,7 @@ impl Entity for Counter {
         matches!(command, Command::Begin {})
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Dislike> {
         match command {
             Command::Hit {} | Command::Begin {} => turn.emit(Happened::Hit { by: 1 }),
             Command::Grant {} => turn.emit(Happened::Hit { by: 1_000 }),
@@ -84,7 +84,7 @@ impl Entity for Counter {
             Command::Refuse {} => return Err(Dislike),
             Command::Crash {} => panic!("the counter fell over"),
         }
-        Ok(Answer::after(|counter: &Self| counter.hits))
+        Ok(CommandAnswer::after(|counter: &Self| counter.hits))
     }
 
     fn evolve(&mut self, event: &Happened) {

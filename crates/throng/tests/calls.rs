@@ -53,7 +53,7 @@ impl Entity for Order {
     type Reply = Vec<String>;
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Command::Pay { cents, calls } => {
                 for _ in 0..calls {
@@ -82,7 +82,7 @@ impl Entity for Order {
             Command::Cancel { call } => turn.cancel_call::<Payments>(call),
             Command::Hear { text } => turn.emit(OrderEvent::Heard { text }),
         }
-        Ok(Answer::after(|order: &Self| order.heard.clone()))
+        Ok(CommandAnswer::after(|order: &Self| order.heard.clone()))
     }
 
     fn evolve(&mut self, event: &OrderEvent) {

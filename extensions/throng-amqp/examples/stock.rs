@@ -4,7 +4,7 @@
 mod stock {
     use schemars::JsonSchema;
     use serde::{Deserialize, Serialize};
-    use throng::model::{Answer, Entity, Event, Rejection, Turn};
+    use throng::model::{CommandAnswer, Entity, Event, Rejection, Turn};
 
     #[derive(Default, Serialize, Deserialize)]
     pub(crate) struct Stock {
@@ -44,13 +44,13 @@ mod stock {
         type Reply = u64;
         type Rejection = OutOfStock;
 
-        fn decide(&self, command: StockCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, OutOfStock> {
+        fn decide(&self, command: StockCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, OutOfStock> {
             match command {
                 StockCommand::Receive { pieces } => turn.emit(StockEvent::Received { pieces }),
                 StockCommand::Take { pieces } if pieces <= self.pieces => turn.emit(StockEvent::Taken { pieces }),
                 StockCommand::Take { .. } => return Err(OutOfStock { pieces: self.pieces }),
             }
-            Ok(Answer::after(|stock: &Self| stock.pieces))
+            Ok(CommandAnswer::after(|stock: &Self| stock.pieces))
         }
 
         fn evolve(&mut self, event: &StockEvent) {

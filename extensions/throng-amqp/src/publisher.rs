@@ -5,7 +5,7 @@ use crate::{
     connection::{FRAME_BYTES, RECONNECT, reconnect_pauses},
     metrics::OfPublisher,
     properties::{header_bytes, published},
-    seldom::Seldom,
+    rare_log::RareLog,
 };
 use futures_util::StreamExt as _;
 use lapin::{
@@ -141,7 +141,7 @@ struct Shared {
     ids: AtomicU64,
     metrics: OfPublisher,
     pace: Arc<Pace>,
-    returned: Seldom,
+    returned: RareLog,
 }
 
 impl Publisher {
@@ -181,7 +181,7 @@ impl Publisher {
             ids: AtomicU64::new(0),
             pace: Arc::new(Pace::new(PAUSE)),
             metrics: options.metrics.of_publisher(&options.name),
-            returned: Seldom::default(),
+            returned: RareLog::default(),
             options,
         });
         let (first, tried) = mpsc::sync_channel(1);

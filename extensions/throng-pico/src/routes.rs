@@ -40,7 +40,7 @@ use crate::{
     id::Eci,
     pico::{Asked, Incoming, Ran},
 };
-use answer::{Answer, refused};
+use answer::{JsonAnswer, refused};
 use axum::{
     Router,
     extract::{Path, Request, State},
@@ -251,12 +251,12 @@ async fn event(
     given: RequestArguments,
 ) -> Result<Response, Response> {
     let ran = send(&picos, &eci, &once, (&domain, &name), given.value, None).await?;
-    Ok(Answer(Value::from(ran.eid)).into_response())
+    Ok(JsonAnswer(Value::from(ran.eid)).into_response())
 }
 
 fn directives(ran: Ran) -> Response {
     let Ran { eid, directives, .. } = ran;
-    Answer(Value::map([
+    JsonAnswer(Value::map([
         ("eid", Value::from(eid)),
         ("directives", directives.into()),
     ]))
@@ -313,7 +313,7 @@ async fn event_query(
         Some(Err(no)) => Err(throng::model::Error::Rejected(no)),
     };
     let value = answered.map_err(refused)?;
-    Ok(Answer(value).into_response())
+    Ok(JsonAnswer(value).into_response())
 }
 
 async fn query(
@@ -339,7 +339,7 @@ async fn query(
     Ok(match form {
         Some("html") => answer::page(&value),
         Some("txt") => answer::text(&value),
-        _ => Answer(value).into_response(),
+        _ => JsonAnswer(value).into_response(),
     })
 }
 

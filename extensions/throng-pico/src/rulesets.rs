@@ -9,7 +9,7 @@ use std::{
     fmt::Write as _,
     sync::{Arc, PoisonError, RwLock},
 };
-use throng::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn};
+use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Rejection, Turn};
 use throng_krl::Program;
 
 /// A ruleset, ready to run.
@@ -204,11 +204,11 @@ impl Entity for Ruleset {
     type Reply = Version;
     type Rejection = Never;
 
-    fn decide(&self, command: RulesetCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: RulesetCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let RulesetCommand::Record(version) = command;
         let flushed_ms = turn.now().micros / 1_000;
         turn.emit(RulesetEvent::Recorded(Version { flushed_ms, ..version }));
-        Ok(Answer::after(|ruleset: &Self| ruleset.version.clone()))
+        Ok(CommandAnswer::after(|ruleset: &Self| ruleset.version.clone()))
     }
 
     fn evolve(&mut self, RulesetEvent::Recorded(version): &RulesetEvent) {

@@ -10,7 +10,9 @@ use throng_app::{
     App, Engine,
     axum::Router,
     http::Problem,
-    model::{Answer, Attempt, CallError, CallId, CallOutcome, Entity, Event, OnCallOutcome, Outside, Rejection, Turn},
+    model::{
+        Attempt, CallError, CallId, CallOutcome, CommandAnswer, Entity, Event, OnCallOutcome, Outside, Rejection, Turn,
+    },
 };
 use throng_web::{
     Delivered, Gone, HttpClient, Received, Receiver, Secret, Webhook, Webhooks, http::StatusCode, post_json, read_json,
@@ -100,7 +102,7 @@ impl Entity for Order {
     type Reply = Vec<String>;
     type Rejection = OrderRejection;
 
-    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, OrderRejection> {
+    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, OrderRejection> {
         match command {
             OrderCommand::Place { cents, hook } => {
                 turn.call::<Payments>(Charge { cents });
@@ -118,7 +120,7 @@ impl Entity for Order {
             }
             OrderCommand::Hear { text } => turn.emit(OrderEvent::Heard { text }),
         }
-        Ok(Answer::after(|order: &Self| order.log.clone()))
+        Ok(CommandAnswer::after(|order: &Self| order.log.clone()))
     }
 
     fn evolve(&mut self, event: &OrderEvent) {

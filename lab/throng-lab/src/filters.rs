@@ -11,7 +11,7 @@ use std::{
 };
 use throng::{
     Engine, Filter, MatchRange, Options,
-    model::{Answer, Entity, Event, IndexedField, Turn},
+    model::{CommandAnswer, Entity, Event, IndexedField, Turn},
 };
 use throng_testing::fixtures::Never;
 use tokio::task::JoinSet;
@@ -256,9 +256,9 @@ impl<const COUNT: usize> Entity for Lot<COUNT> {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, Bid::Bid(price): Bid, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, Bid::Bid(price): Bid, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(LotEvent::Bid(price));
-        Ok(Answer::after(|lot: &Self| lot.price))
+        Ok(CommandAnswer::after(|lot: &Self| lot.price))
     }
 
     fn evolve(&mut self, LotEvent::Bid(price): &LotEvent) {

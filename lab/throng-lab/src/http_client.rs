@@ -7,7 +7,7 @@ pub(crate) use throng_testing::Client as Connection;
 /// A service answers within its request deadline of 5 s, unless it is paused.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(6);
 
-pub(crate) type Answer = throng_testing::Response<Vec<u8>>;
+pub(crate) type Response = throng_testing::Response<Vec<u8>>;
 
 pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()

@@ -36,7 +36,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use report::Report;
 pub use request::{Request, RequestBuilder};
 pub use source::{
-    Aftermath, Answer, Arrivals, Closed, Next, Open, OrderedReplay, Outcome, Shot, Source, Stage, Trace, TraceItem,
-    Verdict,
+    Aftermath, Arrivals, Closed, Next, Open, OrderedReplay, Outcome, ResponseParts, Shot, Source, Stage, Trace,
+    TraceItem, Verdict,
 };
 pub use target::Target;

@@ -13,7 +13,7 @@ pub use messages::{AccountEvent, AccountRejection, Balance, Command};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
-use throng_app::model::{Answer, Entity, IndexedField, Moment, OnOutcome, Query, RequestError, Turn, View};
+use throng_app::model::{CommandAnswer, Entity, IndexedField, Moment, OnOutcome, Query, RequestError, Turn, View};
 
 /// The time between two payments of interest.
 pub const INTEREST_EVERY: Duration = Duration::from_hours(24);
@@ -78,7 +78,7 @@ impl Entity for Account {
         matches!(command, Command::Open {})
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, AccountRejection> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, AccountRejection> {
         match command {
             // Accepted even after the account was closed: the transfer began before that, and its outcome must be recorded.
             Command::FinishTransfer { number, refused } => {
@@ -130,7 +130,7 @@ impl Entity for Account {
                 turn.cancel(INTEREST);
             }
         }
-        Ok(Answer::after(Self::balance))
+        Ok(CommandAnswer::after(Self::balance))
     }
 
     fn evolve(&mut self, event: &AccountEvent) {

@@ -9,7 +9,7 @@ pub use queries::{GetSummary, Interest, Recommend, Recommendations, SummaryView}
 pub use summary::{BOUGHT_MAX, HALF_LIFE_S, RECENT_MAX, Summary};
 
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Entity, Turn};
+use throng::model::{CommandAnswer, Entity, Turn};
 
 use crate::catalogue::{Catalogue, ITEMS};
 
@@ -50,7 +50,7 @@ impl Entity for User {
         &self,
         UserCommand::Act { actions }: UserCommand,
         turn: &mut Turn<'_, Self>,
-    ) -> Result<Answer<Self>, UserRejection> {
+    ) -> Result<CommandAnswer<Self>, UserRejection> {
         match actions.len() {
             0 => return Err(UserRejection::NoActions),
             1..=ACTIONS_MAX => {}
@@ -69,7 +69,7 @@ impl Entity for User {
                 at_s,
             });
         }
-        Ok(Answer::after(Self::reply))
+        Ok(CommandAnswer::after(Self::reply))
     }
 
     fn evolve(&mut self, event: &UserEvent) {

@@ -10,7 +10,7 @@ pub use queries::{GetRoster, InRoster, Look, ROSTER_PAGE_DEFAULT, ROSTER_PAGE_MA
 use roster::Roster;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use throng::model::{Answer, Entity, IndexedField, Turn};
+use throng::model::{CommandAnswer, Entity, IndexedField, Turn};
 
 use crate::trace::is_name;
 
@@ -73,33 +73,37 @@ impl Entity for Section {
         matches!(command, SectionCommand::Open { .. })
     }
 
-    fn decide(&self, command: SectionCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, SectionRejection> {
+    fn decide(
+        &self,
+        command: SectionCommand,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, SectionRejection> {
         match command {
             SectionCommand::Open { .. } if !turn.is_new() => Err(SectionRejection::AlreadyOpen {
                 capacity: self.capacity,
             }),
             SectionCommand::Open { capacity } => {
                 turn.emit(SectionEvent::Opened { capacity });
-                Ok(Answer::after(|section: &Self| section.reply(Change::Opened)))
+                Ok(CommandAnswer::after(|section: &Self| section.reply(Change::Opened)))
             }
             SectionCommand::Add { student } if !is_name(&student) => {
                 Err(SectionRejection::InvalidStudent { bytes: student.len() })
             }
             SectionCommand::Add { student } if self.roster.contains(&student) => {
-                Ok(Answer::Now(self.reply(Change::AlreadyPresent)))
+                Ok(CommandAnswer::Now(self.reply(Change::AlreadyPresent)))
             }
             SectionCommand::Add { .. } if self.remaining() == 0 => Err(SectionRejection::Full {
                 capacity: self.capacity,
             }),
             SectionCommand::Add { student } => {
                 turn.emit(SectionEvent::Added { student });
-                Ok(Answer::after(|section: &Self| section.reply(Change::Added)))
+                Ok(CommandAnswer::after(|section: &Self| section.reply(Change::Added)))
             }
             SectionCommand::Drop { student } if self.roster.contains(&student) => {
                 turn.emit(SectionEvent::Dropped { student });
-                Ok(Answer::after(|section: &Self| section.reply(Change::Dropped)))
+                Ok(CommandAnswer::after(|section: &Self| section.reply(Change::Dropped)))
             }
-            SectionCommand::Drop { .. } => Ok(Answer::Now(self.reply(Change::NotPresent))),
+            SectionCommand::Drop { .. } => Ok(CommandAnswer::Now(self.reply(Change::NotPresent))),
         }
     }
 

@@ -11,7 +11,7 @@ pub use queries::{GetShow, SeatStatus, SeatView, ShowView};
 
 use seats::Seats;
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Entity, Turn};
+use throng::model::{CommandAnswer, Entity, Turn};
 
 /// Most seats a show can have.
 pub const SEATS_MAX: u32 = 100;
@@ -64,7 +64,7 @@ impl Entity for Show {
         matches!(command, ShowCommand::CreateShow { .. })
     }
 
-    fn decide(&self, command: ShowCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, ShowRejection> {
+    fn decide(&self, command: ShowCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, ShowRejection> {
         match command {
             ShowCommand::CreateShow { .. } if !turn.is_new() => return Err(ShowRejection::ShowAlreadyExists),
             ShowCommand::CreateShow { max_seats, .. } if max_seats > SEATS_MAX => {
@@ -84,7 +84,7 @@ impl Entity for Show {
                 (seat, true) => turn.emit(ShowEvent::SeatReservationCancelled { seat }),
             },
         }
-        Ok(Answer::after(Self::reply))
+        Ok(CommandAnswer::after(Self::reply))
     }
 
     /// A history that cannot be (created twice, a seat that is not there) is a panic: the engine sets the show apart and

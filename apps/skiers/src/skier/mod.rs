@@ -6,7 +6,7 @@ pub use queries::{GetDay, GetSeason, GetSkier, SeasonTotals, SkiDay, SkiSeason, 
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Entity, Event, Turn};
+use throng::model::{CommandAnswer, Entity, Event, Turn};
 
 use crate::{
     number::Number,
@@ -63,7 +63,7 @@ impl Entity for Skier {
     type Reply = Done;
     type Rejection = Refused;
 
-    fn decide(&self, command: SkierCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+    fn decide(&self, command: SkierCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refused> {
         let SkierCommand::Ride(ride) = command;
         ride.check()?;
         let counted = ResortDayCommand::Count {
@@ -73,7 +73,7 @@ impl Entity for Skier {
         };
         turn.send::<ResortDay>(ride.resort_day(), counted);
         turn.emit(SkierEvent::Rode(ride));
-        Ok(Answer::Now(Done {}))
+        Ok(CommandAnswer::Now(Done {}))
     }
 
     fn evolve(&mut self, SkierEvent::Rode(ride): &SkierEvent) {

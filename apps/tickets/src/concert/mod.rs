@@ -16,7 +16,7 @@ use crate::order::{Order, OrderCommand};
 use seats::Seats;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use throng_app::model::{Answer, Entity, Turn};
+use throng_app::model::{CommandAnswer, Entity, Turn};
 
 /// The time in which held seats are paid, unless the announcement gives another.
 pub const HOLD_SECS: u32 = 600;
@@ -147,7 +147,11 @@ impl Entity for Concert {
         matches!(command, ConcertCommand::Announce { .. })
     }
 
-    fn decide(&self, command: ConcertCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, ConcertRejection> {
+    fn decide(
+        &self,
+        command: ConcertCommand,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, ConcertRejection> {
         match command {
             ConcertCommand::Announce { .. } if !turn.is_new() => return Err(ConcertRejection::AlreadyAnnounced),
             ConcertCommand::Announce {
@@ -174,7 +178,7 @@ impl Entity for Concert {
             } => {
                 let of = self.zone(&zone).ok_or(ConcertRejection::NoSuchZone { zone })?;
                 let asked = Waiting { order, tickets };
-                return self.hold(of, asked, waits, turn).map(Answer::Now);
+                return self.hold(of, asked, waits, turn).map(CommandAnswer::Now);
             }
             ConcertCommand::Sell { order } => {
                 let place = self.orders.get(&order);
@@ -190,7 +194,7 @@ impl Entity for Concert {
                 }
             }
         }
-        Ok(Answer::Now(ConcertReply::Done))
+        Ok(CommandAnswer::Now(ConcertReply::Done))
     }
 
     fn evolve(&mut self, event: &ConcertEvent) {

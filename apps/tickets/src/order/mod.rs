@@ -31,7 +31,7 @@ use payment::Payment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use throng_app::model::{Answer, Asker, Entity, OnOutcome, RequestError, Timestamp, Turn};
+use throng_app::model::{Asker, CommandAnswer, Entity, OnOutcome, RequestError, Timestamp, Turn};
 
 /// The timer of a hold.
 const HOLD: &str = "hold";
@@ -127,7 +127,7 @@ impl Entity for Order {
         matches!(command, OrderCommand::Place { .. })
     }
 
-    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, OrderRejection> {
+    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, OrderRejection> {
         let order = turn.id().clone();
         match command {
             OrderCommand::Place { .. } if !turn.is_new() => return Err(OrderRejection::AlreadyPlaced),
@@ -200,7 +200,7 @@ impl Entity for Order {
             OrderCommand::HearPayment { call, outcome } => self.hear_payment(call, outcome, turn),
             OrderCommand::HearLatePayment { call, is_done } => self.hear_late_payment(call, is_done, turn),
         }
-        Ok(Answer::after(|order: &Self| order.stage))
+        Ok(CommandAnswer::after(|order: &Self| order.stage))
     }
 
     fn evolve(&mut self, event: &OrderEvent) {

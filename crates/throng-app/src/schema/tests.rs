@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use throng::model::{
-    Answer, Attempt, CallError, CallId, CallOutcome, CommandReply, Entity, Event, Message, OnCallOutcome, OnOutcome,
-    Outside, Rejection, RequestError, Turn,
+    Attempt, CallError, CallId, CallOutcome, CommandAnswer, CommandReply, Entity, Event, Message, OnCallOutcome,
+    OnOutcome, Outside, Rejection, RequestError, Turn,
 };
 
 /// An account of which each contract has types of its own.
@@ -42,7 +42,7 @@ impl<C: Message, E: Event, R: Message> Entity for Account<C, E, R> {
     type Reply = R;
     type Rejection = Refused;
 
-    fn decide(&self, _: C, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+    fn decide(&self, _: C, _: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refused> {
         Err(Refused::Closed)
     }
 
@@ -320,7 +320,7 @@ impl<N: Message, R: Message> Entity for Asker<N, R> {
     type Reply = Value;
     type Rejection = Refused;
 
-    fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+    fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refused> {
         Err(Refused::Closed)
     }
 

@@ -6,7 +6,7 @@ use registration::{
     trace::Operation,
 };
 use serde::Deserialize;
-use throng_load::Answer;
+use throng_load::ResponseParts;
 
 /// The field of a problem that names its type.
 #[derive(Deserialize)]
@@ -18,7 +18,7 @@ struct Problem {
 ///
 /// # Errors
 /// A sentence with the unexpected answer.
-pub fn outcome(operation: Operation, answer: &Answer<'_>) -> Result<Outcome, String> {
+pub fn outcome(operation: Operation, answer: &ResponseParts<'_>) -> Result<Outcome, String> {
     let found = match answer.status {
         200 => granted(answer)?,
         404 => Some(Outcome::NoSection),
@@ -38,7 +38,7 @@ pub fn outcome(operation: Operation, answer: &Answer<'_>) -> Result<Outcome, Str
     fits.ok_or_else(|| said(answer))
 }
 
-fn granted(answer: &Answer<'_>) -> Result<Option<Outcome>, String> {
+fn granted(answer: &ResponseParts<'_>) -> Result<Option<Outcome>, String> {
     let reply: SectionReply = serde_json::from_slice(answer.body).map_err(|_| said(answer))?;
     if reply.taken.checked_add(reply.remaining) != Some(reply.capacity) {
         return Err(said(answer));
@@ -53,7 +53,7 @@ fn granted(answer: &Answer<'_>) -> Result<Option<Outcome>, String> {
 }
 
 /// Returns status and body, cut to the length of a line.
-pub fn said(answer: &Answer<'_>) -> String {
+pub fn said(answer: &ResponseParts<'_>) -> String {
     let body: String = String::from_utf8_lossy(answer.body).chars().take(200).collect();
     format!("{} {body}", answer.status)
 }
@@ -65,7 +65,7 @@ mod tests {
     fn read(operation: Operation, status: u16, body: &str) -> Result<Outcome, String> {
         outcome(
             operation,
-            &Answer {
+            &ResponseParts {
                 status,
                 head: b"",
                 body: body.as_bytes(),

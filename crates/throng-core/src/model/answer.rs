@@ -1,8 +1,8 @@
 //! Exactly one answer a command.
 
-use super::{Answer, Entity, Sent};
+use super::{CommandAnswer, Entity, Sent};
 
-impl<E: Entity> Answer<E> {
+impl<E: Entity> CommandAnswer<E> {
     /// Replies from the state after the events. A function or a closure without captures allocates nothing.
     pub fn after(read: impl FnOnce(&E) -> E::Reply + Send + 'static) -> Self {
         Self::After(Box::new(read))

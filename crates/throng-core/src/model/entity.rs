@@ -89,7 +89,8 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     ///
     /// # Errors
     /// The entity's [`Rejection`](Entity::Rejection).
-    fn decide(&self, command: Self::Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection>;
+    fn decide(&self, command: Self::Command, turn: &mut Turn<'_, Self>)
+    -> Result<CommandAnswer<Self>, Self::Rejection>;
 
     /// Applies an event to the state, also on replay. It must handle every event and must not fail.
     fn evolve(&mut self, event: &Self::Event);
@@ -171,7 +172,7 @@ pub struct Effects<E: Entity> {
 pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
 
 /// The one answer to a command.
-pub enum Answer<E: Entity> {
+pub enum CommandAnswer<E: Entity> {
     /// Replies with a value made from the state before the events.
     Now(E::Reply),
     /// Replies with a value read from the state after the events.

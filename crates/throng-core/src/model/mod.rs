@@ -26,7 +26,7 @@ pub use call::{
 pub(crate) use call::{LATE, LOOK, OUTCOME, opened_by};
 pub(crate) use effects::Encode;
 pub use effects::{Family, Published, Sent, Timer, Timestamp, Topic};
-pub use entity::{Answer, Effects, Entity, EntityId, Moment, OnOutcome, Read, Rejection, RequestError, Turn};
+pub use entity::{CommandAnswer, Effects, Entity, EntityId, Moment, OnOutcome, Read, Rejection, RequestError, Turn};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};
 pub use indexed::IndexedField;

@@ -68,7 +68,7 @@ pub(crate) fn wrong_reply(
 mod tests {
     use super::*;
     use crate::{
-        model::{Answer, Entity, Event, Rejection, Turn},
+        model::{CommandAnswer, Entity, Event, Rejection, Turn},
         subject::Subject,
     };
     use serde::Deserialize;
@@ -122,8 +122,8 @@ mod tests {
         type Reply = Reply;
         type Rejection = Never;
 
-        fn decide(&self, Ask::Hold { seats }: Ask, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-            Ok(Answer::Now(match seats {
+        fn decide(&self, Ask::Hold { seats }: Ask, _: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
+            Ok(CommandAnswer::Now(match seats {
                 1..10 => Reply::Held(Held { seats }),
                 place => Reply::Place(place),
             }))

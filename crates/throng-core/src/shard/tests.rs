@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, OnOutcome, Rejection, RequestError, Turn},
+    model::{CommandAnswer, Entity, Error, Event, OnOutcome, Rejection, RequestError, Turn},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,7 +127,7 @@ impl Entity for Account {
         !matches!(command, Command::Withdraw { .. })
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Short> {
         match command {
             Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
             Command::Withdraw { amount } if amount > self.balance => return Err(short(self.balance)),
@@ -153,7 +153,7 @@ impl Entity for Account {
                 turn.emit(Happened::Exploded);
             }
         }
-        Ok(Answer::after(|account: &Account| account.balance))
+        Ok(CommandAnswer::after(|account: &Account| account.balance))
     }
 
     fn evolve(&mut self, event: &Happened) {

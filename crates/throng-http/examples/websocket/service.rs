@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
-    model::{Answer, Entity, Event, Moment, Query, Rejection, Turn, View},
+    model::{CommandAnswer, Entity, Event, Moment, Query, Rejection, Turn, View},
 };
 use throng_http::{Gateway, Running};
 
@@ -54,9 +54,9 @@ impl Entity for Counter {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(Happened::Hit);
-        Ok(Answer::after(|counter: &Self| counter.hits))
+        Ok(CommandAnswer::after(|counter: &Self| counter.hits))
     }
 
     fn evolve(&mut self, _: &Happened) {

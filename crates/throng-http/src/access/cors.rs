@@ -1,6 +1,6 @@
 //! Cross-origin resource sharing: which pages of other origins a browser lets send requests.
 
-use crate::{answer::Answer, connection::AcceptedBy, guard::Names};
+use crate::{answer::ResponseBody, connection::AcceptedBy, guard::Names};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 /// The methods that a page of an allowed origin may use.
@@ -17,8 +17,8 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
 }
 
 /// Answers that it may.
-pub(crate) fn preflight(headers: &HeaderMap, origin: HeaderValue) -> Response<Answer> {
-    let mut response = Response::new(Answer::Whole(None));
+pub(crate) fn preflight(headers: &HeaderMap, origin: HeaderValue) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(None));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let answer = response.headers_mut();
     answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
@@ -31,7 +31,7 @@ pub(crate) fn preflight(headers: &HeaderMap, origin: HeaderValue) -> Response<An
 }
 
 /// Lets a page of this origin read the answer.
-pub(crate) fn allow(response: &mut Response<Answer>, origin: HeaderValue) {
+pub(crate) fn allow(response: &mut Response<ResponseBody>, origin: HeaderValue) {
     let answer = response.headers_mut();
     for (name, value) in fields(origin) {
         match name {

@@ -1,7 +1,7 @@
 //! WebSocket handshakes: checks and accepts the request to open one.
 
 use crate::{
-    answer::Answer,
+    answer::ResponseBody,
     caller::{Caller, ShownCredentials},
     connection::Connection,
     guard::BEARER,
@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 pub(crate) const PROTOCOL: &str = "throng.v1";
 
 /// Accepts the request to open a WebSocket. The connection becomes one once the answer has been sent.
-pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
+pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<ResponseBody>, Box<Problem>> {
     if connection.accepted_by().is_admin {
         return Err(Problem::only_administration().boxed());
     }
@@ -25,7 +25,7 @@ pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<
 }
 
 /// Answers the request to open a socket that speaks this.
-pub(crate) fn accept_as(protocol: &'static str, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
+pub(crate) fn accept_as(protocol: &'static str, parts: &Parts) -> Result<Response<ResponseBody>, Box<Problem>> {
     let headers = &parts.headers;
     let key = asks(parts)?;
     let offered = protocols(headers);
@@ -36,7 +36,7 @@ pub(crate) fn accept_as(protocol: &'static str, parts: &Parts) -> Result<Respons
         );
         return Err(Problem::malformed(detail).at_field("Sec-WebSocket-Protocol").boxed());
     }
-    let mut response = Response::new(Answer::Whole(None));
+    let mut response = Response::new(ResponseBody::Whole(None));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let answer = response.headers_mut();
     answer.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));

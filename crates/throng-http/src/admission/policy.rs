@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The full batches measured before anything is refused, and their total time, in batches.
 const WARM_UP: (u32, u32) = (4, 8);
 /// The window of the average: a new batch replaces one part in this many.
-const WINDOW_TURNS: f64 = 32.0;
+const WINDOW_BATCHES: f64 = 32.0;
 /// A long batch counts as at most this many usual ones.
 const LONGER_MAX: f64 = 4.0;
 /// The batches between the estimated end of a wait and the answer: the request's own, and the commit after it.
@@ -55,7 +55,7 @@ impl Policy {
             self.batch_nanos
         };
         let nanos = (took.as_nanos() as f64).min(LONGER_MAX * usual.max(self.batch_nanos));
-        let keep = 1.0 - 1.0 / WINDOW_TURNS;
+        let keep = 1.0 - 1.0 / WINDOW_BATCHES;
         self.batches = self.batches * keep + 1.0;
         self.nanos = self.nanos * keep + nanos;
         self.admitted = self.admitted * keep + f64::from(admitted);

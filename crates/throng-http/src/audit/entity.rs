@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, str::FromStr};
-use throng::model::{Answer, Entity, Event, Rejection, Turn};
+use throng::model::{CommandAnswer, Entity, Event, Rejection, Turn};
 
 /// The kind of the entity, which no route of the service reaches.
 pub(crate) const KIND: &str = "throng-audit";
@@ -116,7 +116,7 @@ impl Entity for Audit {
     type Reply = u64;
     type Rejection = AuditRejection;
 
-    fn decide(&self, command: AuditCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, AuditRejection> {
+    fn decide(&self, command: AuditCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, AuditRejection> {
         let number = match &command {
             AuditCommand::Ask(_) => self.actions + 1,
             AuditCommand::End(end) => end.number,
@@ -125,7 +125,7 @@ impl Entity for Audit {
             AuditCommand::Ask(action) => AuditEvent::Asked(AuditedAction { number, ..action }),
             AuditCommand::End(end) => AuditEvent::Ended(end),
         });
-        Ok(Answer::after(move |_: &Self| number))
+        Ok(CommandAnswer::after(move |_: &Self| number))
     }
 
     fn evolve(&mut self, event: &AuditEvent) {

@@ -15,7 +15,7 @@ pub(crate) use by::{By, decision, decision_if_said};
 
 use crate::{
     access,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     audit,
     caller::ShownCredentials,
     connection::Connection,
@@ -244,7 +244,7 @@ pub(crate) async fn answer(
     parts: &Parts,
     mut body: RequestBody,
     by: &By<'_>,
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let shared = server.shared();
     let path = parts.uri.path();
     let place = place(path).ok_or_else(|| Problem::unknown_route(path).boxed())?;
@@ -382,7 +382,7 @@ async fn look(shared: &Arc<Shared>, place: ConsolePath<'_>, parts: &Parts) -> An
 }
 
 /// Opens a socket, which is served once the answer was sent.
-fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
+fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Response<ResponseBody>> {
     let sockets = &server.shared().console.sockets;
     if sockets.taken() >= sockets.most() {
         let detail = format!("{} consoles are open already; close one.", sockets.most());
@@ -397,7 +397,7 @@ fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Res
 }
 
 /// An answer that must not be kept by a cache.
-fn json(value: impl Into<Bytes>) -> Response<Answer> {
+fn json(value: impl Into<Bytes>) -> Response<ResponseBody> {
     let mut response = answer::json(value);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, no_store);

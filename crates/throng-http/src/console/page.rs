@@ -1,7 +1,7 @@
 //! `/console`: the page. Its files are built by `console/` and are part of the binary, compressed once.
 
 use crate::{
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     problem::{Answered, Problem},
     request::headers,
 };
@@ -70,14 +70,14 @@ pub(crate) fn is_page(path: &str) -> bool {
 }
 
 /// Answers a path of the page. It holds no data.
-pub(crate) fn answer(parts: &Parts) -> Answered<Response<Answer>> {
+pub(crate) fn answer(parts: &Parts) -> Answered<Response<ResponseBody>> {
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed());
     }
     let path = parts.uri.path();
     if path == "/console" {
         // The files are named relative to this path.
-        let mut response = Response::new(Answer::Whole(None));
+        let mut response = Response::new(ResponseBody::Whole(None));
         *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
         let location = HeaderValue::from_static("/console/");
         response.headers_mut().insert(header::LOCATION, location);
@@ -94,13 +94,13 @@ pub(crate) fn answer(parts: &Parts) -> Answered<Response<Answer>> {
     Ok(sent(page, parts))
 }
 
-fn sent(page: &Page, parts: &Parts) -> Response<Answer> {
+fn sent(page: &Page, parts: &Parts) -> Response<ResponseBody> {
     let is_known = headers::knows(&parts.headers, &page.tag);
     let takes_gzip = headers::takes_gzip(&parts.headers);
     let body = if takes_gzip { &page.compressed } else { &page.plain };
     let mut response = answer::bytes(body.clone(), page.media.clone());
     if is_known {
-        response = Response::new(Answer::Whole(None));
+        response = Response::new(ResponseBody::Whole(None));
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let headers = response.headers_mut();

@@ -1,7 +1,7 @@
 //! A response's body on its way through hyper.
 
 use crate::{
-    answer::Answer,
+    answer::ResponseBody,
     connection::{Connection, Going},
 };
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use throng::driver::Charge;
 /// A body being sent in pieces. What the client does not take stays here. On HTTP/2 this reports the client's progress to the connection;
 /// an HTTP/1 connection sees that itself, and only learns when all was passed on.
 pub(crate) struct Sent {
-    body: Answer,
+    body: ResponseBody,
     /// Bytes taken from the body and not passed to hyper yet.
     rest: Bytes,
     going: Option<Going>,
@@ -32,7 +32,7 @@ const PIECE_BYTES: usize = 16 << 10;
 const UNNOTICED_BYTES: usize = 256;
 
 impl Sent {
-    pub(crate) fn new(body: Answer, connection: Rc<Connection>, is_http2: bool, charge: Option<Charge>) -> Self {
+    pub(crate) fn new(body: ResponseBody, connection: Rc<Connection>, is_http2: bool, charge: Option<Charge>) -> Self {
         Self {
             body,
             _charge: charge,

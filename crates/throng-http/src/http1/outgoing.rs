@@ -2,7 +2,7 @@
 
 use super::response::{self, Framing};
 use crate::{
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     connection::Connection,
     problem::Problem,
     server::Server,
@@ -22,7 +22,7 @@ pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// A response whose head is written, and the rest of its body.
 pub(crate) struct Outgoing {
-    body: Answer,
+    body: ResponseBody,
     /// A part of the body that was taken and is not written yet.
     rest: Bytes,
     /// The charge for a large answer, until it is written.
@@ -48,7 +48,7 @@ impl Outgoing {
     pub(super) fn begin(
         server: &Server,
         connection: &Connection,
-        response: Response<Answer>,
+        response: Response<ResponseBody>,
         closes: bool,
         output: &mut Vec<u8>,
     ) -> Self {
@@ -93,7 +93,7 @@ impl Outgoing {
         if self.framing == Framing::Nothing {
             return Poll::Ready(Ok(Written::All));
         }
-        let is_live = matches!(self.body, Answer::Live(_));
+        let is_live = matches!(self.body, ResponseBody::Live(_));
         loop {
             if self.rest.is_empty() {
                 let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) else {

@@ -362,7 +362,7 @@ fn merge(into: &mut Value, from: &Value) {
 mod tests {
     use super::*;
     use throng::model::{
-        Answer, Attempt, CallError, CallId, CallOutcome, CommandReply, Entity, OnCallOutcome, Outside, Turn,
+        Attempt, CallError, CallId, CallOutcome, CommandAnswer, CommandReply, Entity, OnCallOutcome, Outside, Turn,
     };
     use throng_testing::fixtures::{Command, Counter};
 
@@ -450,8 +450,8 @@ mod tests {
         type Reply = Reply;
         type Rejection = throng_testing::fixtures::Dislike;
 
-        fn decide(&self, _: Ask, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection> {
-            Ok(Answer::Now(Reply::Place(Place(1))))
+        fn decide(&self, _: Ask, _: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Self::Rejection> {
+            Ok(CommandAnswer::Now(Reply::Place(Place(1))))
         }
 
         fn evolve(&mut self, _: &Self::Event) {}

@@ -10,7 +10,7 @@ pub(crate) use engine::{engine_problem, title};
 use crate::{
     Limits,
     admission::Reason,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
 };
 use catalog::Entry;
 use http::{HeaderValue, Response, header};
@@ -403,7 +403,7 @@ impl Problem {
     }
 
     /// The problem as a response of the gateway.
-    pub(crate) fn response(&self) -> Response<Answer> {
+    pub(crate) fn response(&self) -> Response<ResponseBody> {
         let body = serde_json::to_vec(self).unwrap_or_default();
         let mut response = answer::bytes(body, answer::PROBLEM_JSON);
         *response.status_mut() = self.http_status();

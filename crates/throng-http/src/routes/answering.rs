@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     access::{self, RateOwner, cors},
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     caller::Sender,
     connection::Connection,
     guard::Part,
@@ -40,7 +40,7 @@ pub(crate) enum Answering {
     Staging(Rc<Server>, Boxed<Executed>),
     /// A command that waits for its commit, mostly.
     Executed(Rc<Server>, Executed),
-    Other(Boxed<Response<Answer>>),
+    Other(Boxed<Response<ResponseBody>>),
 }
 
 /// A command that was executed, or refused.
@@ -76,7 +76,7 @@ pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: 
     Answering::Other(Box::pin(answer_page(answering, origin)))
 }
 
-async fn answer_page(answering: Answering, origin: HeaderValue) -> Response<Answer> {
+async fn answer_page(answering: Answering, origin: HeaderValue) -> Response<ResponseBody> {
     let mut response = answering.await;
     cors::allow(&mut response, origin);
     response
@@ -133,7 +133,7 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
 }
 
 impl Executed {
-    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Response<ResponseBody>> {
         self.staged.poll_answer(server, context).map(|answered| match answered {
             Ok(body) => answer::reply(std::mem::take(&mut self.headers), body),
             Err(problem) => problem.response(),
@@ -142,9 +142,9 @@ impl Executed {
 }
 
 impl Future for Answering {
-    type Output = Response<Answer>;
+    type Output = Response<ResponseBody>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response<ResponseBody>> {
         loop {
             let next = match &mut *self {
                 Self::Other(answer) => return answer.as_mut().poll(context),

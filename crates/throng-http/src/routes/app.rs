@@ -8,7 +8,7 @@ use super::{
 use crate::{
     access,
     access_log::Entry,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     caller::{Sender, ShownCredentials},
     connection::{AcceptedBy, Connection},
     metrics::Route,
@@ -109,7 +109,7 @@ pub(super) async fn handle(
     connection: &Connection,
     parts: Parts,
     mut body: RequestBody,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let Some(router) = &server.router else {
         let answered = nothing(parts.uri.path(), &parts.method, || {
             super::pages::index(server, headers::wants_page(&parts.headers), connection.accepted_by())
@@ -201,7 +201,7 @@ impl Handling {
     }
 
     /// Returns its answer, once there is one.
-    pub(crate) fn poll(&mut self, server: &Rc<Server>, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+    pub(crate) fn poll(&mut self, server: &Rc<Server>, context: &mut Context<'_>) -> Poll<Response<ResponseBody>> {
         let answering = Pin::new(&mut self.answering);
         let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -229,7 +229,11 @@ impl Handling {
     }
 
     /// Replaces the router's bare refusals by problems.
-    fn looked_over(&mut self, server: &Rc<Server>, response: axum::response::Response) -> Answered<Response<Answer>> {
+    fn looked_over(
+        &mut self,
+        server: &Rc<Server>,
+        response: axum::response::Response,
+    ) -> Answered<Response<ResponseBody>> {
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => nothing(&self.path, &self.method, || {
                 super::pages::index(server, self.is_page, self.accepted_by)
@@ -238,7 +242,7 @@ impl Handling {
                 let allow = response.headers().get(header::ALLOW);
                 match allow.and_then(|allow| allow.to_str().ok()) {
                     Some(allow) => Err(Problem::method_not_allowed(&self.method, allow).boxed()),
-                    None => Ok(response.map(Answer::App)),
+                    None => Ok(response.map(ResponseBody::App)),
                 }
             }
             _ => {
@@ -253,7 +257,11 @@ impl Handling {
 }
 
 /// Answers a path without a route: the index for `/`, otherwise a problem.
-fn nothing(path: &str, method: &Method, index: impl FnOnce() -> Response<Answer>) -> Answered<Response<Answer>> {
+fn nothing(
+    path: &str,
+    method: &Method,
+    index: impl FnOnce() -> Response<ResponseBody>,
+) -> Answered<Response<ResponseBody>> {
     if path != "/" {
         return Err(Problem::unknown_route(path).boxed());
     }

@@ -1,6 +1,6 @@
 //! Answers of more than a kibibyte, for clients that accept compression, or ask whether they have changed. Others cost nothing.
 
-use crate::{answer::Answer, problem::Answered, request::headers};
+use crate::{answer::ResponseBody, problem::Answered, request::headers};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -20,7 +20,10 @@ const TAG_BYTES: usize = 12;
 ///
 /// # Errors
 /// The problem that was passed in.
-pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -> Answered<Response<Answer>> {
+pub(super) async fn coded(
+    answered: Answered<Response<ResponseBody>>,
+    parts: &Parts,
+) -> Answered<Response<ResponseBody>> {
     let mut response = answered?;
     let asked = &parts.headers;
     let takes_gzip = headers::takes_gzip(asked);
@@ -32,7 +35,7 @@ pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -
     }
     let is_plain = response.status() == StatusCode::OK && !response.headers().contains_key(header::CONTENT_ENCODING);
     let body = match response.body_mut() {
-        Answer::Whole(Some(bytes)) if is_plain && bytes.len() > BYTES_MIN => mem::take(bytes),
+        ResponseBody::Whole(Some(bytes)) if is_plain && bytes.len() > BYTES_MIN => mem::take(bytes),
         _ => return Ok(response),
     };
     let vary = HeaderValue::from_static("accept-encoding");
@@ -46,7 +49,7 @@ pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response.headers_mut().remove(header::CONTENT_TYPE);
-            return Ok(response.map(|_| Answer::Whole(None)));
+            return Ok(response.map(|_| ResponseBody::Whole(None)));
         }
     }
     let compressed = if takes_gzip { compressed(&body).await } else { None };
@@ -54,7 +57,7 @@ pub(super) async fn coded(answered: Answered<Response<Answer>>, parts: &Parts) -
         let gzip = HeaderValue::from_static("gzip");
         response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
     }
-    Ok(response.map(|_| Answer::Whole(Some(compressed.unwrap_or(body)))))
+    Ok(response.map(|_| ResponseBody::Whole(Some(compressed.unwrap_or(body)))))
 }
 
 /// Returns a weak tag: it is the same for the plain and the compressed answer.

@@ -3,7 +3,7 @@
 use super::resolve::caller;
 use crate::{
     access_log::Entry,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     caller::Caller,
     connection::Connection,
     metrics::Route,
@@ -23,8 +23,8 @@ pub(super) fn finish(
     parts: &Parts,
     route: Route,
     arrived: Option<Instant>,
-    answered: Answered<Response<Answer>>,
-) -> Response<Answer> {
+    answered: Answered<Response<ResponseBody>>,
+) -> Response<ResponseBody> {
     let log = logged(server, connection, parts);
     let answered = or_options(&parts.method, answered);
     if let Some(tracer) = server.tracer()
@@ -59,7 +59,10 @@ pub(super) fn finish(
 }
 
 /// Answers `OPTIONS` with the methods of a path, for which another method would be refused.
-pub(super) fn or_options(method: &Method, answered: Answered<Response<Answer>>) -> Answered<Response<Answer>> {
+pub(super) fn or_options(
+    method: &Method,
+    answered: Answered<Response<ResponseBody>>,
+) -> Answered<Response<ResponseBody>> {
     let refused = answered.as_ref().err().filter(|_| *method == Method::OPTIONS);
     match refused.and_then(|problem| problem.allowed()) {
         Some(allow) => Ok(answer::options(&format!("{allow}, OPTIONS"))),
@@ -95,8 +98,8 @@ pub(super) fn conclude(
     server: &Server,
     path: &str,
     (route, arrived, log): (Route, Option<Instant>, Option<Box<Entry>>),
-    answered: Answered<Response<Answer>>,
-) -> Response<Answer> {
+    answered: Answered<Response<ResponseBody>>,
+) -> Response<ResponseBody> {
     let took = arrived.map(|arrived| arrived.elapsed());
     if let Some(entry) = log {
         match &answered {

@@ -3,7 +3,7 @@
 use super::resolve::{admit, caller, kind};
 use crate::{
     access,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     caller::Action,
     connection::Connection,
     problem::{Answered, engine_problem},
@@ -34,7 +34,7 @@ pub(super) async fn list(
     parts: &Parts,
     kind_part: &str,
     arrived: &mut Option<Instant>,
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let (kind, names) = kind(server, kind_part)?;
     access::may(server, caller(parts), (names.kind, None), Action::List)?;
     let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;

@@ -3,7 +3,7 @@
 use super::resolve::{admit, caller, kind, may_follow};
 use crate::{
     access::ShownEvents,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     connection::Connection,
     follow::{self, Shown},
     problem::Answered,
@@ -32,7 +32,7 @@ pub(super) async fn page(
     parts: &Parts,
     (kind_part, id_part): (&str, &str),
     arrived: &mut Option<Instant>,
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
     may_follow(server, caller(parts), names, Some(&id))?;

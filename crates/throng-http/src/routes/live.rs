@@ -3,7 +3,7 @@
 use super::resolve::{caller, kind, may_follow};
 use crate::{
     access,
-    answer::{Answer, Page, Pages},
+    answer::{Page, Pages, ResponseBody},
     caller::ShownCredentials,
     follow,
     problem::{Answered, Problem},
@@ -41,7 +41,7 @@ pub(super) async fn open(
     server: &Rc<Server>,
     parts: &Parts,
     (kind_part, id_part): (&str, &str),
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
     may_follow(server, caller(parts), names, Some(&id))?;
@@ -141,23 +141,23 @@ pub(super) fn of_app(
     server: &Rc<Server>,
     mut response: axum::response::Response,
     held: Option<ShownCredentials>,
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let handed = response.extensions_mut().remove::<Handed>();
     let live = handed.and_then(|handed| handed.0.lock().unwrap_or_else(PoisonError::into_inner).take());
     match live {
         Some(live) => stream(server, live, held),
-        None => Ok(response.map(Answer::App)),
+        None => Ok(response.map(ResponseBody::App)),
     }
 }
 
-fn stream(server: &Rc<Server>, live: Live, held: Option<ShownCredentials>) -> Answered<Response<Answer>> {
+fn stream(server: &Rc<Server>, live: Live, held: Option<ShownCredentials>) -> Answered<Response<ResponseBody>> {
     let place = server.live_place()?;
     let (sender, made) = mpsc::channel(1);
     let asked = Arc::new(Notify::new());
     let pages = Pages::new(made, asked.clone());
     let to = Client { pages: sender, asked };
     tokio::task::spawn_local(run(server.clone(), live, to, held, place));
-    let mut response = Response::new(Answer::Live(pages));
+    let mut response = Response::new(ResponseBody::Live(pages));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

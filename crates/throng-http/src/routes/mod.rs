@@ -28,7 +28,7 @@ pub(crate) use staged::Staged;
 
 use crate::{
     access::{self, RateOwner},
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     connection::Connection,
     console,
     guard::{TICKET_LIFE, take_offered},
@@ -59,7 +59,7 @@ async fn other(
     connection: &Rc<Connection>,
     mut parts: Parts,
     body: RequestBody,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     if matches!(parts.uri.path(), "/api/ws" | "/admin/live") {
         take_offered(&mut parts.headers);
     }
@@ -173,7 +173,7 @@ struct MadeTicket {
 }
 
 /// Makes a ticket by which a browser follows events at a path.
-fn ticket(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
+fn ticket(server: &Server, parts: &Parts) -> Answered<Response<ResponseBody>> {
     let TicketQuery { path } = query_string::read(parts.uri.query())?;
     if !path.starts_with('/') || path.contains(['?', '#']) {
         let detail = "path is not the path of a stream of events, such as /api/account/ann/events.";

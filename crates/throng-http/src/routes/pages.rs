@@ -2,7 +2,7 @@
 
 use crate::{
     access::cors,
-    answer::{self, Answer, HTML, JSON},
+    answer::{self, HTML, JSON, ResponseBody},
     caller::Role,
     checks,
     connection::{AcceptedBy, Connection},
@@ -69,7 +69,11 @@ pub(super) fn is_open(path: &str) -> bool {
 }
 
 /// Answers a path that is the gateway's own; `None` if it is not.
-pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) -> Option<Answered<Response<Answer>>> {
+pub(super) fn answer(
+    server: &Server,
+    connection: &Connection,
+    parts: &Parts,
+) -> Option<Answered<Response<ResponseBody>>> {
     let path = parts.uri.path();
     let owners = server.shared().console.about.owners.as_ref();
     let owners = owners.filter(|_| path == OWNERS);
@@ -120,7 +124,7 @@ pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) ->
 }
 
 /// Lists the routes: a page for people, JSON for programs. A listener does not list routes of the other one.
-pub(super) fn index(server: &Server, is_page: bool, accepted_by: AcceptedBy) -> Response<Answer> {
+pub(super) fn index(server: &Server, is_page: bool, accepted_by: AcceptedBy) -> Response<ResponseBody> {
     let has_metrics = accepted_by.is_admin || !server.shared().guard.has_admin_listener;
     if is_page {
         return page(match has_metrics {
@@ -146,7 +150,7 @@ pub(super) fn index(server: &Server, is_page: bool, accepted_by: AcceptedBy) -> 
 }
 
 /// Answers whether the service is ready. Only operators learn where and why the journal fails.
-fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
+fn ready(server: &Server, is_operator: bool) -> Response<ResponseBody> {
     let health = server.shared().engine.health();
     let mut checks = server.shared().checks.all();
     if health.quarantines > 0 {
@@ -204,7 +208,7 @@ fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
     response
 }
 
-fn metrics(server: &Server, is_open: bool) -> Response<Answer> {
+fn metrics(server: &Server, is_open: bool) -> Response<ResponseBody> {
     let (mut text, metrics) = (String::new(), server.shared().engine.metrics());
     let (encoded, media) = match is_open {
         true => (metrics.encode(&mut text), OPEN_METRICS),
@@ -216,12 +220,12 @@ fn metrics(server: &Server, is_open: bool) -> Response<Answer> {
     }
 }
 
-fn problem_type(server: &Server, slug: &str, is_page: bool) -> Answered<Response<Answer>> {
+fn problem_type(server: &Server, slug: &str, is_page: bool) -> Answered<Response<ResponseBody>> {
     let Some(entry) = problem::find(slug) else {
         return rejection_type(server, slug);
     };
     if is_page {
-        let mut response = Response::new(Answer::Whole(None));
+        let mut response = Response::new(ResponseBody::Whole(None));
         *response.status_mut() = StatusCode::SEE_OTHER;
         if let Ok(place) = HeaderValue::try_from(format!("/docs#problem-{slug}")) {
             response.headers_mut().insert(header::LOCATION, place);
@@ -234,7 +238,7 @@ fn problem_type(server: &Server, slug: &str, is_page: bool) -> Answered<Response
 }
 
 /// The type of an entity's own "no".
-fn rejection_type(server: &Server, code: &str) -> Answered<Response<Answer>> {
+fn rejection_type(server: &Server, code: &str) -> Answered<Response<ResponseBody>> {
     let Some((kind, refusal)) = server.shared().kinds.rejection(code) else {
         return Err(Problem::unknown_problem(code).boxed());
     };
@@ -249,7 +253,7 @@ fn rejection_type(server: &Server, code: &str) -> Answered<Response<Answer>> {
     Ok(answer::bytes(shown.to_string(), JSON))
 }
 
-fn page(html: Bytes) -> Response<Answer> {
+fn page(html: Bytes) -> Response<ResponseBody> {
     let mut response = answer::bytes(html, HTML);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
@@ -259,7 +263,7 @@ fn page(html: Bytes) -> Response<Answer> {
 }
 
 /// Forbids caches to keep the response.
-fn fresh(mut response: Response<Answer>) -> Response<Answer> {
+fn fresh(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
         .headers_mut()
         .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

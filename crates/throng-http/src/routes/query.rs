@@ -3,7 +3,7 @@
 use super::resolve::{allowed, caller, enter, kind, unknown};
 use crate::{
     access::{self, RateOwner},
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     caller::Action,
     connection::Connection,
     kinds::Names,
@@ -70,7 +70,7 @@ pub(super) async fn run(
     parts: &Parts,
     (kind, id, name): (&str, &str, &str),
     arrived: &mut Option<Instant>,
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let limits = server.limits();
     let request = QueryRequest {
         kind,

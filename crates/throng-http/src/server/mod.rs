@@ -12,7 +12,7 @@ use crate::{
     Limits,
     access_log::{Entry, Sampler},
     admission::{Admission, WaitTimes},
-    answer::{Answer, Charged},
+    answer::{Charged, ResponseBody},
     connection::Buffers,
     guard::Recent,
     metrics::{Limit, Metrics},
@@ -161,14 +161,14 @@ impl Server {
 
     /// Charges a large answer until its client has taken it. Without room it becomes a refusal, except for a command's reply and an app's
     /// answer, whose effects have happened.
-    pub(crate) fn charged(&self, mut response: Response<Answer>) -> (Response<Answer>, Option<Charge>) {
+    pub(crate) fn charged(&self, mut response: Response<ResponseBody>) -> (Response<ResponseBody>, Option<Charge>) {
         if let Some(Charged(charge)) = response.extensions_mut().remove() {
             return (response, Arc::into_inner(charge));
         }
         let large = response.body().size_hint().exact();
         let large = large.and_then(|bytes| usize::try_from(bytes).ok());
         let Some(bytes) = large else { return (response, None) };
-        if let Answer::App(_) = response.body() {
+        if let ResponseBody::App(_) = response.body() {
             return (response, self.charge_anyway(bytes));
         }
         match self.charge(bytes) {

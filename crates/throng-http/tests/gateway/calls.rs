@@ -41,16 +41,16 @@ impl Entity for Order {
     type Reply = Option<CallId>;
     type Rejection = Never;
 
-    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             OrderCommand::Pay {} => {
                 let call = turn.call::<Silent>(()).id();
                 turn.emit(OrderEvent::Called { call });
-                Ok(Answer::Now(Some(call)))
+                Ok(CommandAnswer::Now(Some(call)))
             }
             OrderCommand::Hear { text } => {
                 turn.emit(OrderEvent::Heard { text });
-                Ok(Answer::Now(None))
+                Ok(CommandAnswer::Now(None))
             }
         }
     }

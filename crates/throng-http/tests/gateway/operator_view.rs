@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
-    model::{Answer, Entity, Event, Rejection, Turn},
+    model::{CommandAnswer, Entity, Event, Rejection, Turn},
 };
 use throng_http::{Gateway, Running};
 
@@ -164,9 +164,13 @@ macro_rules! program {
             type Reply = ();
             type Rejection = Never;
 
-            fn decide(&self, Command::Grow {}: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(
+                &self,
+                Command::Grow {}: Command,
+                turn: &mut Turn<'_, Self>,
+            ) -> Result<CommandAnswer<Self>, Never> {
                 turn.emit($event::$happened {});
-                Ok(Answer::Now(()))
+                Ok(CommandAnswer::Now(()))
             }
 
             fn evolve(&mut self, _: &$event) {}

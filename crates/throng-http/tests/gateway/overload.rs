@@ -1,7 +1,7 @@
 //! More than a loop can do.
 
 use crate::support::{
-    Answer, Client,
+    Client, CommandAnswer,
     client::{PATIENCE, request},
     impatient, start,
 };
@@ -21,8 +21,8 @@ const PONDER: &str = r#"{"ms":3}"#;
 fn storm(
     gateway: &Running,
     headers: &[(&str, &str)],
-    wanted: impl Fn(&Answer) -> bool + Sync,
-) -> Vec<(String, Answer)> {
+    wanted: impl Fn(&CommandAnswer) -> bool + Sync,
+) -> Vec<(String, CommandAnswer)> {
     const CLIENTS: usize = 12;
     const ROUNDS: usize = 200;
     Client::new(gateway).post("/api/section/hot/open", r#"{"capacity":1}"#);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use throng::{
     Options,
-    model::{Answer, Entity, Event, Turn},
+    model::{CommandAnswer, Entity, Event, Turn},
 };
 use throng_http::{Gateway, Running};
 use throng_testing::fixtures::Never;
@@ -40,7 +40,7 @@ impl Entity for Yeast {
     type Reply = ();
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Command::Open {} => turn.emit(Happened::Opened {}),
             Command::Divide {} => {
@@ -49,7 +49,7 @@ impl Entity for Yeast {
                 (0..copies).for_each(|_| turn.send::<Self>(own.clone(), Command::Divide {}));
             }
         }
-        Ok(Answer::Now(()))
+        Ok(CommandAnswer::Now(()))
     }
 
     fn evolve(&mut self, _: &Happened) {}

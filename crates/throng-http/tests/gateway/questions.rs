@@ -10,7 +10,7 @@ use std::{
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
-    model::{Answer, Entity, Event, Turn},
+    model::{CommandAnswer, Entity, Event, Turn},
 };
 use throng_http::Gateway;
 use throng_testing::fixtures::Never;
@@ -93,11 +93,11 @@ impl Entity for Page {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         if let Command::Write {} = command {
             turn.emit(Happened::Written);
         }
-        Ok(Answer::after(|page: &Self| page.lines))
+        Ok(CommandAnswer::after(|page: &Self| page.lines))
     }
 
     fn evolve(&mut self, _: &Happened) {

@@ -49,7 +49,7 @@ impl Entity for Parcel {
         matches!(command, Command::Reopen)
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Command::Fill { bytes } => turn.emit(Happened::Filled { bytes }),
             // No event says it.
@@ -61,7 +61,7 @@ impl Entity for Parcel {
             }
             Command::Reopen => turn.emit(Happened::Filled { bytes: 2 }),
         }
-        Ok(Answer::after(|_: &Parcel| ()))
+        Ok(CommandAnswer::after(|_: &Parcel| ()))
     }
 
     fn evolve(&mut self, event: &Happened) {

@@ -51,7 +51,7 @@ impl Entity for Note {
         matches!(command, Command::Begin { .. })
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Command::Write { text } | Command::Begin { text } => turn.emit(Happened::Written { text }),
             Command::Close => {
@@ -59,7 +59,7 @@ impl Entity for Note {
                 turn.end();
             }
         }
-        Ok(Answer::after(|note: &Note| note.count))
+        Ok(CommandAnswer::after(|note: &Note| note.count))
     }
 
     fn evolve(&mut self, event: &Happened) {

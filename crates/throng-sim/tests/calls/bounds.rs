@@ -93,7 +93,7 @@ impl<W: Provider> Entity for Buyer<W> {
     type Reply = (u64, u64);
     type Rejection = Never;
 
-    fn decide(&self, command: BuyerCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: BuyerCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             BuyerCommand::Buy { count } => {
                 for cents in 0..count {
@@ -102,7 +102,7 @@ impl<W: Provider> Entity for Buyer<W> {
             }
             BuyerCommand::Hear { is_answered } => turn.emit(BuyerEvent::Heard { is_answered }),
         }
-        Ok(Answer::after(|buyer: &Self| (buyer.answered, buyer.unanswered)))
+        Ok(CommandAnswer::after(|buyer: &Self| (buyer.answered, buyer.unanswered)))
     }
 
     fn evolve(&mut self, event: &BuyerEvent) {

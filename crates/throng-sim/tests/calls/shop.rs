@@ -89,7 +89,7 @@ impl Entity for Order {
     type Reply = ();
     type Rejection = Never;
 
-    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: OrderCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             OrderCommand::Place { cents, plan } => {
                 let within = Duration::from_secs(plan.within_secs);
@@ -132,7 +132,7 @@ impl Entity for Order {
             }
             OrderCommand::Hear { .. } | OrderCommand::HearLate { .. } => panic!("the outcome of another call"),
         }
-        Ok(Answer::Now(()))
+        Ok(CommandAnswer::Now(()))
     }
 
     fn evolve(&mut self, event: &OrderEvent) {

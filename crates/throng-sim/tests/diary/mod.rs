@@ -64,7 +64,7 @@ impl<const K: usize> Entity for Diary<K> {
         matches!(command, Command::Begin { .. })
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Command::Begin { number } => {
                 let by = secret(K, *turn.id());
@@ -82,7 +82,7 @@ impl<const K: usize> Entity for Diary<K> {
                 turn.end();
             }
         }
-        Ok(Answer::after(|diary: &Self| diary.count))
+        Ok(CommandAnswer::after(|diary: &Self| diary.count))
     }
 
     fn evolve(&mut self, event: &Happened) {

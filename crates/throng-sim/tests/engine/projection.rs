@@ -39,9 +39,13 @@ impl Entity for Till {
     type Event = Happened;
     type Reply = u64;
     type Rejection = Never;
-    fn decide(&self, Command::Insert { coins }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(
+        &self,
+        Command::Insert { coins }: Command,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(Happened::Inserted { coins });
-        Ok(Answer::after(|till: &Till| till.coins))
+        Ok(CommandAnswer::after(|till: &Till| till.coins))
     }
     fn evolve(&mut self, Happened::Inserted { coins }: &Happened) {
         self.coins += coins;

@@ -60,7 +60,7 @@ impl Entity for Clock {
     type Reply = ();
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let happened = match command {
             Command::Set { millis } => {
                 let at = turn.now().after(Duration::from_millis(millis));
@@ -79,7 +79,7 @@ impl Entity for Clock {
             Command::Mend => Happened::Mended,
         };
         turn.emit(happened);
-        Ok(Answer::Now(()))
+        Ok(CommandAnswer::Now(()))
     }
 
     fn evolve(&mut self, event: &Happened) {

@@ -51,7 +51,7 @@ macro_rules! bank {
                 matches!(command, $command::Open)
             }
 
-            fn decide(&self, command: $command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(&self, command: $command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 match command {
                     $command::Open => turn.emit(Happened::Opened),
                     $command::$charge { cents } => turn.emit(Happened::Charged { cents }),
@@ -64,7 +64,7 @@ macro_rules! bank {
                     }
                     $command::Send { to } => turn.send::<Self>(to, $command::$charge { cents: 1 }),
                 }
-                Ok(Answer::after(|bank: &Self| bank.cents))
+                Ok(CommandAnswer::after(|bank: &Self| bank.cents))
             }
 
             fn evolve(&mut self, event: &Happened) {

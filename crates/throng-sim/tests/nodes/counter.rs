@@ -51,15 +51,15 @@ impl Entity for Counter {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Odd> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Odd> {
         match command {
             Command::AddToEven if !self.events.is_multiple_of(2) => return Err(Odd { events: self.events }),
             Command::Add | Command::AddToEven => {}
             Command::Send { to } => turn.send::<Self>(to, Command::Add),
-            Command::Forward { to } => return Ok(Answer::forward::<Self>(to, Command::Add)),
+            Command::Forward { to } => return Ok(CommandAnswer::forward::<Self>(to, Command::Add)),
         }
         turn.emit(Happened::Counted);
-        Ok(Answer::after(|counter: &Self| counter.events))
+        Ok(CommandAnswer::after(|counter: &Self| counter.events))
     }
 
     fn evolve(&mut self, _: &Happened) {

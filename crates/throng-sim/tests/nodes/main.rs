@@ -17,7 +17,7 @@ mod upgrade;
 use counted::{Counted, SharedViews};
 use counter::{Command, Counter, Events, Odd};
 use follower::Followed;
-use seen::{Answer, Seen};
+use seen::{CounterAnswer, Seen};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -122,7 +122,7 @@ impl Clients {
         }
     }
 
-    fn note(&self, ask: Ask, answer: Answer) {
+    fn note(&self, ask: Ask, answer: CounterAnswer) {
         let mut seen = self.seen.lock().unwrap();
         if let Ask::Send { to } = ask {
             *seen.sent.entry(to).or_default() += 1;
@@ -169,7 +169,7 @@ impl Clients {
                     continue;
                 }
             };
-            let answer = Answer {
+            let answer = CounterAnswer {
                 counter: match ask {
                     Ask::Forward { to } => to,
                     _ => counter,
@@ -210,11 +210,11 @@ const ERASED: u64 = 1_000;
 
 impl Clients {
     /// Asks until there is an answer.
-    async fn surely(&self, ask: Ask, counter: u64, key: &str) -> Answer {
+    async fn surely(&self, ask: Ask, counter: u64, key: &str) -> CounterAnswer {
         let asked = self.sim.elapsed();
         loop {
             if let Ok(Told::Events(events)) = self.ask(ask, counter, key).await {
-                return Answer {
+                return CounterAnswer {
                     counter,
                     asked,
                     given: self.sim.elapsed(),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// An answer, and when it was asked for and given.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CounterAnswer {
     pub(crate) counter: u64,
     pub(crate) asked: Duration,
     pub(crate) given: Duration,
@@ -15,7 +15,7 @@ pub(crate) struct Answer {
 
 #[derive(Default)]
 pub(crate) struct Seen {
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<CounterAnswer>,
     /// Messages that were sent to each counter.
     pub(crate) sent: BTreeMap<u64, u64>,
 }
@@ -30,7 +30,7 @@ impl Seen {
 
     /// Returns the faults against linearizability: an event that was promised twice, or an answer that does not know an earlier answer.
     pub(crate) fn wrong(&self) -> Vec<String> {
-        let mut by_counter: BTreeMap<u64, Vec<Answer>> = BTreeMap::new();
+        let mut by_counter: BTreeMap<u64, Vec<CounterAnswer>> = BTreeMap::new();
         for answer in &self.answers {
             by_counter.entry(answer.counter).or_default().push(*answer);
         }
@@ -48,7 +48,7 @@ impl Seen {
             answers.sort_by_key(|answer| answer.asked);
             let mut given = answers.clone();
             given.sort_by_key(|answer| answer.given);
-            let (mut given, mut newest): (_, Option<Answer>) = (given.into_iter().peekable(), None);
+            let (mut given, mut newest): (_, Option<CounterAnswer>) = (given.into_iter().peekable(), None);
             for answer in answers {
                 while let Some(before) = given.next_if(|before| before.given < answer.asked) {
                     newest = newest.filter(|newest| newest.events >= before.events).or(Some(before));
@@ -66,14 +66,14 @@ impl Seen {
 
 #[test]
 fn a_stale_answer_and_an_event_promised_twice_are_seen() {
-    let answer = |asked, given, events, is_read| Answer {
+    let answer = |asked, given, events, is_read| CounterAnswer {
         counter: 1,
         asked: Duration::from_millis(asked),
         given: Duration::from_millis(given),
         events,
         is_read,
     };
-    let wrong = |answers: &[Answer]| {
+    let wrong = |answers: &[CounterAnswer]| {
         let answers = answers.to_vec();
         let sent = BTreeMap::new();
         Seen { answers, sent }.wrong().len()

@@ -52,10 +52,10 @@ macro_rules! page {
                 true
             }
 
-            fn decide(&self, $asked: $command, $turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(&self, $asked: $command, $turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 let happened = $decide;
                 $turn.emit(happened);
-                Ok(Answer::after(|page: &Self| page.notes))
+                Ok(CommandAnswer::after(|page: &Self| page.notes))
             }
 
             fn evolve(&mut self, _: &$event) {

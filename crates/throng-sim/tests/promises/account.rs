@@ -277,11 +277,11 @@ impl<const G: u8> Account<G> {
         }
     }
 
-    fn after(id: u64) -> Result<Answer<Self>, No> {
-        Ok(Answer::after(move |account: &Self| account.view(id)))
+    fn after(id: u64) -> Result<CommandAnswer<Self>, No> {
+        Ok(CommandAnswer::after(move |account: &Self| account.view(id)))
     }
 
-    fn no(&self, id: u64, why: &str) -> Result<Answer<Self>, No> {
+    fn no(&self, id: u64, why: &str) -> Result<CommandAnswer<Self>, No> {
         Err(No {
             why: why.to_owned(),
             view: self.view(id),
@@ -306,7 +306,7 @@ impl<const G: u8> Entity for Account<G> {
         )
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, No> {
         let id = *turn.id();
         let fact = |op, part, amount| Fact { op, part, amount };
         assert_eq!(turn.moment().seq, self.count, "as many events as were applied");
@@ -353,7 +353,7 @@ impl<const G: u8> Entity for Account<G> {
                 Mode::Forward => {
                     let mode = Mode::Accept;
                     let accept = Command::Accept { op, amount, mode, next };
-                    return Ok(Answer::forward::<Self>(next, accept));
+                    return Ok(CommandAnswer::forward::<Self>(next, accept));
                 }
             },
             Command::Heard { op, ok: true, .. } => turn.emit(Happened::Settled(fact(op, 0, 0))),
@@ -363,7 +363,7 @@ impl<const G: u8> Entity for Account<G> {
                     turn.emit(Happened::Passed(fact(op, 0, 0)));
                 }
                 let parts = 1;
-                return Ok(Answer::forward::<Self>(to, Command::Add { op, amount, parts }));
+                return Ok(CommandAnswer::forward::<Self>(to, Command::Add { op, amount, parts }));
             }
             Command::Chain { op, hops, to } => {
                 turn.emit(Happened::Hopped(fact(op, hops, 0)));
@@ -376,13 +376,16 @@ impl<const G: u8> Entity for Account<G> {
                 turn.emit(Happened::Spawned(fact(op, 0, 0)));
                 let open = Command::Open { op, amount: 0 };
                 if answers {
-                    return Ok(Answer::create::<Self>(child, open));
+                    return Ok(CommandAnswer::create::<Self>(child, open));
                 }
                 turn.create::<Self>(child, open);
             }
             Command::Route { op, amount } => {
                 let add = Command::Add { op, amount, parts: 1 };
-                return Ok(Answer::forward::<Self>(self.count % crate::client::ACCOUNTS, add));
+                return Ok(CommandAnswer::forward::<Self>(
+                    self.count % crate::client::ACCOUNTS,
+                    add,
+                ));
             }
             Command::Plan {
                 op,

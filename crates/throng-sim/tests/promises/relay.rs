@@ -31,19 +31,19 @@ impl Entity for Relay {
     type Reply = View;
     type Rejection = No;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, No> {
         // Only the kind and the command of the receiver count, not its generation.
         match command {
             Command::Pass { op, to, amount } => {
                 let parts = 1;
-                Ok(Answer::forward::<Account<1>>(
+                Ok(CommandAnswer::forward::<Account<1>>(
                     to,
                     AccountCommand::Add { op, amount, parts },
                 ))
             }
             Command::Post { op, to, amount } => {
                 turn.send::<Account<1>>(to, AccountCommand::Receive { op, part: 0, amount });
-                Ok(Answer::Now(View {
+                Ok(CommandAnswer::Now(View {
                     id: *turn.id(),
                     ..View::default()
                 }))

@@ -67,7 +67,7 @@ impl Entity for Player {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let mut pad = String::new();
         match command {
             Command::Hit => {}
@@ -99,12 +99,12 @@ impl Entity for Player {
             }
             Command::Pass { to } => {
                 turn.publish(&PASSES, turn.id().clone());
-                return Ok(Answer::forward::<Self>(to, Command::Hit));
+                return Ok(CommandAnswer::forward::<Self>(to, Command::Hit));
             }
             Command::Child { id } => turn.create::<Self>(id, Command::Hit),
         }
         turn.emit(Happened::Hit { pad });
-        Ok(Answer::after(|player: &Self| player.hits))
+        Ok(CommandAnswer::after(|player: &Self| player.hits))
     }
 
     fn evolve(&mut self, _: &Happened) {

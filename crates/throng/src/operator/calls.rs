@@ -1,6 +1,6 @@
 //! Decisions of operators about a call outside.
 
-use super::Answer;
+use super::OperatorResult;
 use crate::engine::Engine;
 use serde::Deserialize;
 use throng_core::{
@@ -21,7 +21,7 @@ impl Engine {
     /// # Errors
     /// `Rejected` if an attempt is under way, the call waits in a line, or it has its outcome. `Unknown` or `Ended` if there is no such
     /// call; otherwise the engine's error.
-    pub async fn hasten_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<()> {
+    pub async fn hasten_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> OperatorResult<()> {
         self.command_call((kind, id), "hasten", by).await.map(drop)
     }
 
@@ -31,7 +31,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Rejected` if it has its outcome. `Unknown` or `Ended` if there is no such call; otherwise the engine's error.
-    pub async fn give_up_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
+    pub async fn give_up_call(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> OperatorResult<bool> {
         let reply = self.command_call((kind, id), "give_up", by).await?;
         match serde_json::from_slice(&reply) {
             Ok(Reply::GivenUp { is_sent }) => Ok(is_sent),
@@ -40,7 +40,12 @@ impl Engine {
         }
     }
 
-    async fn command_call(&self, (kind, id): (&str, &str), name: &str, by: OperatorDecision<'_>) -> Answer<Vec<u8>> {
+    async fn command_call(
+        &self,
+        (kind, id): (&str, &str),
+        name: &str,
+        by: OperatorDecision<'_>,
+    ) -> OperatorResult<Vec<u8>> {
         let context = &self.core.context;
         context.may_change()?;
         let index = context.kind(kind)?;

@@ -1,6 +1,6 @@
 //! Dead messages, which could not be taken. An operator looks at them here, and retries or drops them.
 
-use super::{Answer, owned};
+use super::{OperatorResult, owned};
 use crate::{
     commit::{unreadable, widen},
     context::Context,
@@ -99,7 +99,7 @@ impl Engine {
         to: Option<(&str, Option<&str>)>,
         after: Option<&str>,
         limit: usize,
-    ) -> Answer<DeadPage> {
+    ) -> OperatorResult<DeadPage> {
         let (messages, next) = self.dead_page(to, after, limit, DeadMessage::read).await?;
         Ok(DeadPage { messages, next })
     }
@@ -109,7 +109,12 @@ impl Engine {
     ///
     /// # Errors
     /// The same as for [`dead_messages`](Self::dead_messages).
-    pub async fn dead_contents(&self, of: &DeadFilter, after: Option<&str>, limit: usize) -> Answer<DeadContents> {
+    pub async fn dead_contents(
+        &self,
+        of: &DeadFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> OperatorResult<DeadContents> {
         let read = |row: &[u8], value: &[u8]| {
             let message = DeadMessage::read(row, value).filter(|message| of.is_meant(message))?;
             let command = dead_command(value)?.to_owned();
@@ -125,7 +130,7 @@ impl Engine {
         after: Option<&str>,
         limit: usize,
         read: impl Fn(&[u8], &[u8]) -> Option<T> + Send + Sync,
-    ) -> Answer<(Vec<T>, Option<String>)> {
+    ) -> OperatorResult<(Vec<T>, Option<String>)> {
         let context = &self.core.context;
         let begin = dead_rows(to);
         let after = after.map_or(Ok(Vec::new()), |after| {
@@ -152,7 +157,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Unknown` if it is not, or no longer, dead; otherwise the engine's error.
-    pub async fn retry_dead(&self, kind: &str, id: &str, number: (ShardId, u64)) -> Answer<Retried> {
+    pub async fn retry_dead(&self, kind: &str, id: &str, number: (ShardId, u64)) -> OperatorResult<Retried> {
         let (core, to) = (&self.core, Address::new(kind, id));
         let index = core.context.kind(kind)?;
         let target = core.context.target(index, id.to_owned().into())?;
@@ -184,7 +189,7 @@ impl Engine {
         id: &str,
         number: (ShardId, u64),
         by: OperatorDecision<'_>,
-    ) -> Answer<()> {
+    ) -> OperatorResult<()> {
         let to = Address::new(kind, id);
         let target = Target {
             kind: self.core.context.registry.find(kind).unwrap_or_default(),
@@ -200,7 +205,13 @@ impl Engine {
     ///
     /// # Errors
     /// `Unknown` if there is no such timer, or it is not late; otherwise the engine's error.
-    pub async fn cancel_late_timer(&self, kind: &str, id: &str, name: &str, by: OperatorDecision<'_>) -> Answer<()> {
+    pub async fn cancel_late_timer(
+        &self,
+        kind: &str,
+        id: &str,
+        name: &str,
+        by: OperatorDecision<'_>,
+    ) -> OperatorResult<()> {
         let core = &self.core;
         let index = core.context.kind(kind)?;
         let target = core.context.target(index, id.to_owned().into())?;
@@ -209,7 +220,7 @@ impl Engine {
     }
 
     /// Executes an operator action, durably.
-    pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<Outcome> {
+    pub(crate) async fn decided(&self, target: Target<'static>, work: Work<'static>) -> OperatorResult<Outcome> {
         let attempt = self.core.context.attempt(target, work, AnswerSlot::Nobody);
         let executed = self.core.epochs.run(attempt).await.map_err(widen)?;
         let outcome = executed.outcome();
@@ -229,7 +240,7 @@ impl Engine {
         kind: &str,
         id: &str,
         after: Option<&str>,
-    ) -> Answer<(Vec<(DeadMessage, Retried)>, Option<String>)> {
+    ) -> OperatorResult<(Vec<(DeadMessage, Retried)>, Option<String>)> {
         let page = self.dead_messages(Some((kind, Some(id))), after, PAGE_MAX).await?;
         let mut came = Vec::with_capacity(page.messages.len());
         for message in page.messages {
@@ -258,7 +269,7 @@ impl DeadRows<'_> {
         context: &Context,
         epoch: &Arc<Epoch>,
         read: impl Fn(&[u8], &[u8]) -> Option<T> + Send + Sync,
-    ) -> Answer<(Vec<T>, Option<Vec<u8>>)> {
+    ) -> OperatorResult<(Vec<T>, Option<Vec<u8>>)> {
         let mut found = BTreeMap::new();
         let mut gone = BTreeSet::new();
         // The shards come first: messages that a checkpoint moves meanwhile are then seen twice, never missed.

@@ -1,7 +1,7 @@
 //! Retries or drops all dead messages of a kind or of one cause with one call.
 
 use super::{
-    Answer,
+    OperatorResult,
     dead::{DeadFilter, Retried},
     owned,
 };
@@ -52,7 +52,7 @@ impl Engine {
     ///
     /// # Errors
     /// The engine's error, if nothing was done.
-    pub async fn retry_dead_of(&self, of: DeadFilter) -> Answer<DeadDone> {
+    pub async fn retry_dead_of(&self, of: DeadFilter) -> OperatorResult<DeadDone> {
         self.do_dead(of, None).await
     }
 
@@ -60,12 +60,12 @@ impl Engine {
     ///
     /// # Errors
     /// The engine's error, if nothing was done.
-    pub async fn drop_dead_of(&self, of: DeadFilter, by: OperatorDecision<'_>) -> Answer<DeadDone> {
+    pub async fn drop_dead_of(&self, of: DeadFilter, by: OperatorDecision<'_>) -> OperatorResult<DeadDone> {
         self.do_dead(of, Some(owned(by))).await
     }
 
     /// Runs on a thread of the engine's: it may take long, and the caller's thread may be a loop.
-    async fn do_dead(&self, of: DeadFilter, dropped_by: Option<OperatorDecision<'static>>) -> Answer<DeadDone> {
+    async fn do_dead(&self, of: DeadFilter, dropped_by: Option<OperatorDecision<'static>>) -> OperatorResult<DeadDone> {
         self.core.context.may_change()?;
         let (engine, (tell, told)) = (self.clone(), tokio::sync::oneshot::channel());
         self.core.context.host.spawn(Box::pin(async move {
@@ -74,7 +74,11 @@ impl Engine {
         told.await.unwrap_or_else(|_| Err(recovering()))
     }
 
-    async fn do_all_dead(&self, of: &DeadFilter, dropped_by: Option<&OperatorDecision<'static>>) -> Answer<DeadDone> {
+    async fn do_all_dead(
+        &self,
+        of: &DeadFilter,
+        dropped_by: Option<&OperatorDecision<'static>>,
+    ) -> OperatorResult<DeadDone> {
         let (done, mut after) = (Mutex::new(DeadDone::default()), None);
         loop {
             let page = match self.dead_messages(of.to(), after.as_deref(), PAGE).await {
@@ -121,7 +125,7 @@ impl Engine {
         numbers: &[(ShardId, u64)],
         dropped_by: Option<&OperatorDecision<'static>>,
         done: &Mutex<DeadDone>,
-    ) -> Answer<()> {
+    ) -> OperatorResult<()> {
         let is_known = self.core.context.registry.find(&to.kind).is_some();
         for number in numbers {
             let came = match dropped_by {
@@ -148,7 +152,7 @@ impl Engine {
 }
 
 /// Returns the messages that were handled before this failure.
-fn stopped(done: Mutex<DeadDone>, why: Error<throng_core::shard::JsonRejection>) -> Answer<DeadDone> {
+fn stopped(done: Mutex<DeadDone>, why: Error<throng_core::shard::JsonRejection>) -> OperatorResult<DeadDone> {
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     if done.is_nothing() {
         return Err(why);

@@ -26,7 +26,7 @@ use throng_journal::{Address, ShardSet, features::QUARANTINES};
 /// The longest wait for another node: it may have to drop many messages.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-type Answer<T> = Result<T, Error<JsonRejection>>;
+type OperatorResult<T> = Result<T, Error<JsonRejection>>;
 
 /// The feature that all nodes must know before an entity may be quarantined, and its name.
 const QUARANTINING: (u32, &str) = (QUARANTINES, "quarantine an entity");
@@ -39,7 +39,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Unknown` for an entity without history; otherwise the engine's error.
-    pub async fn quarantine(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
+    pub async fn quarantine(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> OperatorResult<bool> {
         let done = self.operate(OperatorActionKind::Quarantine, (kind, id), by).await?;
         Ok(done > 0)
     }
@@ -50,7 +50,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Unavailable`]: the engine is not ready. [`Error::Unknown`]: there is no such kind.
-    pub async fn release(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<bool> {
+    pub async fn release(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> OperatorResult<bool> {
         let done = self.operate(OperatorActionKind::Release, (kind, id), by).await?;
         Ok(done > 0)
     }
@@ -61,7 +61,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Rejected` if no operator has quarantined the entity; otherwise the engine's error. Messages dropped by then stay dropped.
-    pub async fn drop_messages(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> Answer<u64> {
+    pub async fn drop_messages(&self, kind: &str, id: &str, by: OperatorDecision<'_>) -> OperatorResult<u64> {
         self.operate(OperatorActionKind::DropMessages, (kind, id), by).await
     }
 
@@ -70,7 +70,7 @@ impl Engine {
         what: OperatorActionKind,
         (kind, id): (&str, &str),
         by: OperatorDecision<'_>,
-    ) -> Answer<u64> {
+    ) -> OperatorResult<u64> {
         let core = &self.core;
         core.context.may_change()?;
         let index = core.context.kind(kind)?;
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// Does it to an entity of this node.
-    async fn operate_here(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> Answer<u64> {
+    async fn operate_here(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> OperatorResult<u64> {
         let core = &self.core;
         let by = owned(action.by());
         let work = match action.what {
@@ -129,7 +129,7 @@ impl Engine {
 
 impl Core {
     /// Drops the waiting messages to an entity of this node, here and on the nodes that sent them.
-    async fn drop_messages_of(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> Answer<u64> {
+    async fn drop_messages_of(&self, epoch: &Arc<Epoch>, action: &OperatorAction) -> OperatorResult<u64> {
         let (tell, told) = tokio::sync::oneshot::channel();
         let (deliverer, to, by) = (epoch.deliverer.clone(), action.address(), owned(action.by()));
         // Runs on a thread of the engine's: it may take long, and the caller's thread may be a loop.

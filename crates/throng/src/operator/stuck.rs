@@ -8,7 +8,7 @@ use throng_core::{
 };
 use throng_journal::Address;
 
-type Answer<T> = Result<T, Error<JsonRejection>>;
+type OperatorResult<T> = Result<T, Error<JsonRejection>>;
 
 impl Engine {
     /// Returns entities that take no messages now because they cannot be loaded, and those with messages from here that wait for a newer
@@ -26,7 +26,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Unavailable`]: the engine is not ready.
-    pub async fn quarantined(&self, limit: usize) -> Answer<Vec<Quarantined>> {
+    pub async fn quarantined(&self, limit: usize) -> OperatorResult<Vec<Quarantined>> {
         let epoch = self.core.epochs.current()?;
         let kinds = self.core.context.registry.kinds().len();
         let mut found = Vec::new();

@@ -154,7 +154,7 @@ fn apply<P: Projection>(projection: &P, seen: &DurableEvent<P::Of>, cache: &RowC
 mod tests {
     use super::*;
     use crate::{
-        model::{Answer, Event, Rejection, Turn},
+        model::{CommandAnswer, Event, Rejection, Turn},
         projection::Interrupt,
     };
     use schemars::JsonSchema;
@@ -184,9 +184,9 @@ mod tests {
         type Event = Coins;
         type Reply = ();
         type Rejection = Never;
-        fn decide(&self, command: Coins, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        fn decide(&self, command: Coins, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
             turn.emit(command);
-            Ok(Answer::Now(()))
+            Ok(CommandAnswer::Now(()))
         }
         fn evolve(&mut self, _: &Coins) {}
     }

@@ -18,8 +18,8 @@
 //! # impl Entity for Counter {
 //! #     const KIND: &'static str = "counter";
 //! #     type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
-//! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-//! #         turn.emit(Happened::Hit); Ok(Answer::after(|counter: &Counter| counter.hits)) }
+//! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
+//! #         turn.emit(Happened::Hit); Ok(CommandAnswer::after(|counter: &Counter| counter.hits)) }
 //! #     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
 //! # }
 //! /// How often each counter was hit, for those who do not want to ask every one of them.

@@ -53,7 +53,7 @@ impl Entity for Witness {
     type Reply = Vec<String>;
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let seen = Happened::Seen(match turn.from() {
             Asker::Client(caller) => format!("client {}", caller.unwrap_or("?")),
             Asker::Entity { kind, id } => format!("entity {kind}/{id}"),
@@ -76,10 +76,10 @@ impl Entity for Witness {
                 if notes {
                     turn.emit(seen);
                 }
-                return Ok(Answer::forward::<Self>(to, Command::Note {}));
+                return Ok(CommandAnswer::forward::<Self>(to, Command::Note {}));
             }
         }
-        Ok(Answer::after(Self::list))
+        Ok(CommandAnswer::after(Self::list))
     }
 
     fn evolve(&mut self, event: &Happened) {

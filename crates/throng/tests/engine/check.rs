@@ -41,7 +41,7 @@ macro_rules! jar {
             fn creates(command: &$command) -> bool {
                 !matches!(command, $command::$tick)
             }
-            fn decide(&self, command: $command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(&self, command: $command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 match command {
                     $command::$add => turn.emit($event::$added),
                     $command::$tick => {}
@@ -51,7 +51,7 @@ macro_rules! jar {
                     }
                     $command::Send => turn.send::<Self>("other", $command::$add),
                 }
-                Ok(Answer::after(|jar: &Self| jar.sweets))
+                Ok(CommandAnswer::after(|jar: &Self| jar.sweets))
             }
             fn evolve(&mut self, _: &$event) {
                 self.sweets += 1;
@@ -162,8 +162,8 @@ impl Entity for Weighed {
     type Event = Happened;
     type Reply = u64;
     type Rejection = Never;
-    fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-        Ok(Answer::Now(0))
+    fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
+        Ok(CommandAnswer::Now(0))
     }
     fn evolve(&mut self, _: &Happened) {}
 }

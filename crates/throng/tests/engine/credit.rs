@@ -59,7 +59,7 @@ impl Entity for Cell {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let own = turn.id().clone();
         turn.emit(Happened::Noted);
         match command {
@@ -86,7 +86,7 @@ impl Entity for Cell {
             Command::Feed => turn.send::<Self>("hub", Command::Spread),
             Command::Spread => (0..2).for_each(|sink| turn.send::<Self>(format!("sink-{sink}"), Command::Note)),
         }
-        Ok(Answer::after(|cell: &Self| cell.notes))
+        Ok(CommandAnswer::after(|cell: &Self| cell.notes))
     }
 
     fn evolve(&mut self, _: &Happened) {

@@ -40,10 +40,10 @@ macro_rules! program {
             type Event = $event;
             type Reply = Vec<u64>;
             type Rejection = Never;
-            fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 let Command::Add { student } = command;
                 turn.emit($event::new(student));
-                Ok(Answer::after(|section: &Self| section.students.clone()))
+                Ok(CommandAnswer::after(|section: &Self| section.students.clone()))
             }
             fn evolve(&mut self, event: &$event) {
                 let apply: fn(&mut Self, &$event) = $apply;
@@ -151,9 +151,13 @@ impl Entity for Reshaped {
     type Event = EventV1;
     type Reply = Vec<u64>;
     type Rejection = Never;
-    fn decide(&self, Command::Add { student }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(
+        &self,
+        Command::Add { student }: Command,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(EventV1::new(student));
-        Ok(Answer::after(|section: &Self| {
+        Ok(CommandAnswer::after(|section: &Self| {
             section.taken.iter().map(|(student, _)| *student).collect()
         }))
     }
@@ -175,9 +179,13 @@ impl Entity for Added {
     type Event = EventV1;
     type Reply = Vec<u64>;
     type Rejection = Never;
-    fn decide(&self, Command::Add { student }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(
+        &self,
+        Command::Add { student }: Command,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(EventV1::new(student));
-        Ok(Answer::after(|added: &Self| added.taken.clone()))
+        Ok(CommandAnswer::after(|added: &Self| added.taken.clone()))
     }
     fn evolve(&mut self, EventV1::Added { student_id }: &EventV1) {
         self.taken.push(*student_id);
@@ -213,7 +221,7 @@ impl Entity for Branch {
     fn creates(asked: &Grow) -> bool {
         matches!(asked, Grow::Sprout { .. } | Grow::Bud)
     }
-    fn decide(&self, asked: Grow, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, asked: Grow, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match asked {
             Grow::Sprout { twig } => {
                 turn.create::<Self>(twig, Grow::Bud);
@@ -228,7 +236,7 @@ impl Entity for Branch {
         }
         let mut twigs: Vec<String> = turn.children::<Self>().map(str::to_owned).collect();
         twigs.sort();
-        Ok(Answer::Now(twigs))
+        Ok(CommandAnswer::Now(twigs))
     }
     fn evolve(&mut self, _: &Grown) {}
 }

@@ -447,9 +447,9 @@ impl<const KNOWN: usize> Entity for Lot<KNOWN> {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, Bid::Bid(price): Bid, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, Bid::Bid(price): Bid, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(LotEvent::Bid(price));
-        Ok(Answer::after(|lot: &Self| lot.price))
+        Ok(CommandAnswer::after(|lot: &Self| lot.price))
     }
 
     fn evolve(&mut self, LotEvent::Bid(price): &LotEvent) {

@@ -16,7 +16,7 @@ use throng::{
     Cursor, Engine, EntityEvent, FeedError, Follow, Follower,
     host::{Host, TokioHost},
     journal::{Journal, Position},
-    model::{Answer, Entity, Error, Event, Turn},
+    model::{CommandAnswer, Entity, Error, Event, Turn},
 };
 use throng_testing::{HeldJournal, delegate, fixtures::Never};
 
@@ -43,9 +43,9 @@ impl Entity for Lamp {
     type Reply = ();
     type Rejection = Never;
 
-    fn decide(&self, Switch::On: Switch, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, Switch::On: Switch, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         turn.emit(Switched::On);
-        Ok(Answer::Now(()))
+        Ok(CommandAnswer::Now(()))
     }
 
     fn evolve(&mut self, _: &Switched) {}

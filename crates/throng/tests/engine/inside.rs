@@ -262,7 +262,7 @@ impl Entity for Ball {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Play::Hit { to, back } => {
                 turn.emit(Hit::Hit {
@@ -272,12 +272,12 @@ impl Entity for Ball {
             }
             Play::Pass { to } => {
                 turn.publish(&PASSES, 1);
-                return Ok(Answer::forward::<Self>(to, Play::Look));
+                return Ok(CommandAnswer::forward::<Self>(to, Play::Look));
             }
             Play::Open => turn.emit(Hit::Hit { padding: String::new() }),
             Play::Look => {}
         }
-        Ok(Answer::after(|ball: &Self| ball.hits))
+        Ok(CommandAnswer::after(|ball: &Self| ball.hits))
     }
 
     fn evolve(&mut self, _: &Hit) {

@@ -62,7 +62,7 @@ impl Entity for Cell {
         matches!(command, Command::Open)
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let own = turn.id().clone();
         match command {
             Command::Open => turn.emit(Happened::Opened),
@@ -80,7 +80,7 @@ impl Entity for Cell {
             }
             Command::Panic => panic!("asked to"),
         }
-        Ok(Answer::after(|cell: &Self| cell.notes.join(",")))
+        Ok(CommandAnswer::after(|cell: &Self| cell.notes.join(",")))
     }
 
     fn evolve(&mut self, event: &Happened) {

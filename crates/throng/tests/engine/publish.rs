@@ -6,7 +6,7 @@ use std::pin::pin;
 use throng::{
     Engine,
     journal::{Journal, MemoryJournal, MemoryStore},
-    model::{Answer, Entity, Error, Event, Topic, Turn},
+    model::{CommandAnswer, Entity, Error, Event, Topic, Turn},
     services::bus::Heard,
 };
 use throng_testing::{HeldJournal, block_on, fixtures::Dislike};
@@ -46,7 +46,7 @@ impl Entity for Clock {
     type Reply = u64;
     type Rejection = Dislike;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Dislike> {
         let said = |what: &str| format!("{} {what} {}", turn.id(), self.0);
         match command {
             Command::Tick => {
@@ -64,7 +64,7 @@ impl Entity for Clock {
             }
             Command::PublishMany { count } => (0..count).for_each(|n| turn.publish(&TICKS, n.to_string())),
         }
-        Ok(Answer::after(|clock: &Self| clock.0))
+        Ok(CommandAnswer::after(|clock: &Self| clock.0))
     }
 
     fn evolve(&mut self, _: &Happened) {

@@ -62,14 +62,14 @@ impl Entity for Door {
     type Reply = u32;
     type Rejection = Never;
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         if matches!(command, Command::Hold) {
             let (holds, may_go) = HELD.get().unwrap();
             holds.send(()).unwrap();
             may_go.lock().unwrap().recv().unwrap();
         }
         turn.emit(Happened::Opened);
-        Ok(Answer::after(|door: &Self| door.opened))
+        Ok(CommandAnswer::after(|door: &Self| door.opened))
     }
 
     fn evolve(&mut self, _: &Happened) {

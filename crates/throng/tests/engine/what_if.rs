@@ -52,7 +52,7 @@ impl<const KEPT: bool, const LATER: bool> Entity for Till<KEPT, LATER> {
     type Reply = u64;
     type Rejection = TooMuch;
 
-    fn decide(&self, command: Do, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, TooMuch> {
+    fn decide(&self, command: Do, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, TooMuch> {
         match command {
             Do::Put { cents } if cents > 1_000 && LATER => return Err(TooMuch),
             Do::Put { cents } => turn.emit(Happened::Received {
@@ -71,7 +71,7 @@ impl<const KEPT: bool, const LATER: bool> Entity for Till<KEPT, LATER> {
             Do::Beat if LATER => {}
             Do::Beat => turn.emit(Happened::Beaten),
         }
-        Ok(Answer::after(|till: &Self| till.cents))
+        Ok(CommandAnswer::after(|till: &Self| till.cents))
     }
 
     fn evolve(&mut self, event: &Happened) {

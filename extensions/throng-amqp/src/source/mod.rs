@@ -1,13 +1,13 @@
 //! A queue as a source of messages.
 
-mod letters;
+mod dead_letters;
 mod session;
 mod window;
 
 use crate::{Broker, Error, Metrics, Topology};
+use dead_letters::DeadLetters;
+pub(crate) use dead_letters::{QUEUE, REASON, REFUSED};
 use lapin::{BasicProperties, types::ShortString};
-use letters::Letters;
-pub(crate) use letters::{QUEUE, REASON, REFUSED};
 use prometheus_client::metrics::gauge::Gauge;
 use session::Session;
 use std::{
@@ -67,7 +67,7 @@ impl QueueOptions {
 pub struct QueueSource {
     options: QueueOptions,
     prefetch: Gauge,
-    letters: Option<Letters>,
+    dead_letters: Option<DeadLetters>,
     session: Option<Session>,
     /// True if the last session was standing by when it ended.
     stood_by: bool,
@@ -91,7 +91,7 @@ impl QueueSource {
         Self {
             prefetch: options.metrics.prefetch_of(&options.queue),
             options,
-            letters: None,
+            dead_letters: None,
             session: None,
             stood_by: false,
             barren: 0,
@@ -126,8 +126,8 @@ impl Source for QueueSource {
             self.stood_by = lost.stands_by();
             lost.close().await;
         }
-        if self.letters.is_none() {
-            self.letters = Some(Letters::start(&self.options)?);
+        if self.dead_letters.is_none() {
+            self.dead_letters = Some(DeadLetters::start(&self.options)?);
         }
         let limits = (bytes_max, self.barren >= BARREN_MAX);
         let opened = Session::open(&self.options, limits, self.stood_by, self.prefetch.clone());
@@ -143,7 +143,7 @@ impl Source for QueueSource {
     }
 
     async fn settle(&mut self, settled: Vec<Settled<Arrived>>) -> Result<(), Error> {
-        if let (Some(session), Some(letters)) = (&mut self.session, &self.letters) {
+        if let (Some(session), Some(letters)) = (&mut self.session, &self.dead_letters) {
             session.settle(settled, letters).await?;
             self.barren = 0;
         }
@@ -171,7 +171,7 @@ impl Source for QueueSource {
                 "{barren} connections to {place} in a row were lost before a message was settled; its first message may be why"
             ));
         }
-        let why = self.letters.as_ref()?.trouble()?;
+        let why = self.dead_letters.as_ref()?.trouble()?;
         Some(format!("dead letters of {place} wait: {why}"))
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Arrived, QueueOptions,
-    letters::{Fate, Letters, WAITING_MAX},
+    dead_letters::{DeadLetters, Fate, WAITING_MAX},
     window::Window,
 };
 use crate::{
@@ -315,7 +315,7 @@ impl Session {
     }
 
     /// Settles messages. A dead letter waits for its confirm without blocking other messages, within a bound.
-    pub(super) async fn settle(&mut self, settled: Vec<Settled<Arrived>>, letters: &Letters) -> Result<(), Error> {
+    pub(super) async fn settle(&mut self, settled: Vec<Settled<Arrived>>, letters: &DeadLetters) -> Result<(), Error> {
         let settling = || Error::broker("settling messages");
         for Settled { position, outcome } in settled {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -344,7 +344,7 @@ impl Session {
             .map_err(settling())
     }
 
-    fn put_aside(&mut self, position: Arrived, dead: Box<Dead>, letters: &Letters) {
+    fn put_aside(&mut self, position: Arrived, dead: Box<Dead>, letters: &DeadLetters) {
         let (tag, bytes) = (position.tag, dead.bytes);
         self.letter_bytes += bytes;
         let sent = letters.send(position, dead);

@@ -47,10 +47,10 @@ impl Entity for Relay {
     type Reply = ();
     type Rejection = Dislike;
 
-    fn decide(&self, Command::Pass { to }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
+    fn decide(&self, Command::Pass { to }: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Dislike> {
         turn.emit(RelayEvent::Passed {});
         turn.send::<Counter>(to, fixtures::Command::Hit {});
-        Ok(Answer::after(|_: &Self| ()))
+        Ok(CommandAnswer::after(|_: &Self| ()))
     }
 
     fn evolve(&mut self, _: &RelayEvent) {}
@@ -106,12 +106,12 @@ impl Entity for Asker {
     type Reply = ();
     type Rejection = Dislike;
 
-    fn decide(&self, command: AskerCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Dislike> {
+    fn decide(&self, command: AskerCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Dislike> {
         match command {
             AskerCommand::Ask { wanted } => drop(turn.call::<Echo>(wanted)),
             AskerCommand::Tell { told } => turn.emit(AskerEvent::Told { told }),
         }
-        Ok(Answer::after(|_: &Self| ()))
+        Ok(CommandAnswer::after(|_: &Self| ()))
     }
 
     fn evolve(&mut self, AskerEvent::Told { told }: &AskerEvent) {

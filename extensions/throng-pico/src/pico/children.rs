@@ -5,7 +5,7 @@ use crate::id::PicoId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
-use throng::model::{Answer, Entity, Event, Moment, Query, Turn};
+use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Turn};
 
 /// Children of one page. So many are in the parent's state at most.
 pub const PAGE_CHILDREN: u32 = 256;
@@ -217,7 +217,7 @@ impl Entity for Page {
         matches!(command, PageCommand::Seal { .. })
     }
 
-    fn decide(&self, command: PageCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: PageCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             PageCommand::Seal { children } => turn.emit(PageEvent::Sealed { children }),
             PageCommand::Remove { number } if self.children.iter().any(|child| child.number == number) => {
@@ -236,7 +236,7 @@ impl Entity for Page {
                 turn.end();
             }
         }
-        Ok(Answer::Now(Done {}))
+        Ok(CommandAnswer::Now(Done {}))
     }
 
     fn evolve(&mut self, event: &PageEvent) {

@@ -13,7 +13,7 @@ use crate::{
     native, run,
 };
 use std::time::Duration;
-use throng::model::{Answer, Asker, Entity, Timestamp, Topic, Turn};
+use throng::model::{Asker, CommandAnswer, Entity, Timestamp, Topic, Turn};
 use throng_krl::{Event, Value};
 
 /// Most events of a pico that wait for answers.
@@ -37,7 +37,7 @@ pub(crate) struct WaitsFor {
     pub(crate) answers: Answers,
 }
 
-pub(super) type Decided = Result<Answer<Pico>, PicoRejection>;
+pub(super) type Decided = Result<CommandAnswer<Pico>, PicoRejection>;
 
 pub(super) fn decide(pico: &Pico, command: PicoCommand, turn: &mut Turn<'_, Pico>) -> Decided {
     match command {
@@ -169,7 +169,7 @@ impl Body {
 /// A scheduled event's time has come.
 fn due(pico: &Pico, id: &ScheduleId, turn: &mut Turn<'_, Pico>) -> Decided {
     let Some(scheduled) = pico.body.schedules.get(id) else {
-        return Ok(Answer::Now(Ran::default()));
+        return Ok(CommandAnswer::Now(Ran::default()));
     };
     remind(scheduled, turn);
     let task = Task {
@@ -210,7 +210,7 @@ fn remind(scheduled: &Scheduled, turn: &mut Turn<'_, Pico>) {
 /// Goes on with an event that waited.
 fn resume(pico: &Pico, number: u64, answers: Option<Answers>, turn: &mut Turn<'_, Pico>) -> Decided {
     let Some(waiting) = pico.body.waiting.iter().find(|waiting| waiting.number == number) else {
-        return Ok(Answer::Now(Ran::default()));
+        return Ok(CommandAnswer::Now(Ran::default()));
     };
     let task = Task {
         incoming: waiting.incoming.clone(),
@@ -243,10 +243,10 @@ fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
             changes,
             ..Handled::default()
         }));
-        return Ok(Answer::Now(Ran::default()));
+        return Ok(CommandAnswer::Now(Ran::default()));
     }
     delete_all(pico, turn);
-    Ok(Answer::Now(Ran::default()))
+    Ok(CommandAnswer::Now(Ran::default()))
 }
 
 /// Ends the pico with all that is below it.
@@ -305,7 +305,7 @@ fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
         turn.remind(waiting_timer(number), turn.now(), None, PicoCommand::Retry(number));
         turn.emit(PicoEvent::Waiting(waiting));
     }
-    Ok(Answer::Now(Ran::default()))
+    Ok(CommandAnswer::Now(Ran::default()))
 }
 
 /// The kind of a transaction.
@@ -379,7 +379,7 @@ impl Task {
         let via = self.incoming.via;
         let ran = self.record(pico, draft, turn);
         let now = first_answers(turn);
-        Ok(Answer::after(move |pico: &Pico| {
+        Ok(CommandAnswer::after(move |pico: &Pico| {
             let answer = then.map(|asked| run::query(pico, via, &asked, &now));
             Ran { answer, ..ran }
         }))
@@ -420,7 +420,7 @@ impl Task {
     }
 
     /// Records only that the event failed.
-    fn failed(self, draft: &Draft<'_>, error: &str, turn: &mut Turn<'_, Pico>) -> Answer<Pico> {
+    fn failed(self, draft: &Draft<'_>, error: &str, turn: &mut Turn<'_, Pico>) -> CommandAnswer<Pico> {
         let via = draft.via.secret;
         let eid = draft.eid.clone();
         let due = match self.kind {
@@ -442,7 +442,7 @@ impl Task {
             },
             error: error.into(),
         });
-        Answer::Now(Ran {
+        CommandAnswer::Now(Ran {
             eid,
             error: Some(error.into()),
             ..Ran::default()
@@ -488,7 +488,7 @@ impl Task {
                 },
             }));
         }
-        Ok(Answer::Now(Ran::default()))
+        Ok(CommandAnswer::Now(Ran::default()))
     }
 }
 

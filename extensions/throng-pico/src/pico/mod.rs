@@ -35,7 +35,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use throng::model::{Answer, Entity, Turn};
+use throng::model::{CommandAnswer, Entity, Turn};
 use throng_krl::{SelectState, Value};
 
 /// The state of a pico, made by its events.
@@ -176,7 +176,7 @@ impl Entity for Pico {
         matches!(command, PicoCommand::Import(_))
     }
 
-    fn decide(&self, command: PicoCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, PicoRejection> {
+    fn decide(&self, command: PicoCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, PicoRejection> {
         decide::decide(self, command, turn)
     }
 

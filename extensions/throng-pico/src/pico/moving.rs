@@ -16,7 +16,7 @@ use crate::{
     pico::Incoming,
 };
 use serde::{Deserialize, Serialize};
-use throng::model::{Answer, Asker, Entity, OnOutcome, RequestError, Turn};
+use throng::model::{Asker, CommandAnswer, Entity, OnOutcome, RequestError, Turn};
 use throng_krl::Value;
 
 /// The move to another parent that is under way.
@@ -106,7 +106,7 @@ pub(super) fn set_out(pico: &Pico, to: Eci, turn: &mut Turn<'_, Pico>) -> Decide
         return Err(PicoRejection::NotTheParent {});
     }
     if pico.body.moving.is_some() {
-        return Ok(Answer::Now(Ran::default()));
+        return Ok(CommandAnswer::Now(Ran::default()));
     }
     let attributes = Value::map([("to", Value::from(to.to_string()))]);
     let moving = Moving {
@@ -118,7 +118,7 @@ pub(super) fn set_out(pico: &Pico, to: Eci, turn: &mut Turn<'_, Pico>) -> Decide
         draft.record(Change::Leaves(Box::new(moving)))?;
         draft.dispatch(Parcel::Seek)
     })?;
-    Ok(Answer::Now(ran))
+    Ok(CommandAnswer::Now(ran))
 }
 
 /// Looks whether the new parent may be one.
@@ -164,13 +164,13 @@ pub(super) fn adopt(pico: &Pico, via: Secret, by: Option<PicoId>, turn: &mut Tur
         let attributes = Value::map([("eci", Value::from(eci.to_string()))]);
         tell_own_rules(draft, "child_adopted", attributes)
     })?;
-    Ok(Answer::Now(Ran { adopted, ..ran }))
+    Ok(CommandAnswer::Now(Ran { adopted, ..ran }))
 }
 
 /// The new parent has taken it, or has not.
 pub(super) fn adopted(pico: &Pico, outcome: Result<Adoption, Box<str>>, turn: &mut Turn<'_, Pico>) -> Decided {
     let (Some(moving), true) = (&pico.body.moving, matches!(turn.from(), Asker::Outcome { .. })) else {
-        return Ok(Answer::Now(Ran::default()));
+        return Ok(CommandAnswer::Now(Ran::default()));
     };
     let is_doomed = moving.is_doomed;
     let left = pico.body.parent.map(|old| (old.pico, pico.body.number));
@@ -190,7 +190,7 @@ pub(super) fn adopted(pico: &Pico, outcome: Result<Adoption, Box<str>>, turn: &m
     if is_doomed {
         delete_all(pico, turn);
     }
-    Ok(Answer::Now(ran))
+    Ok(CommandAnswer::Now(ran))
 }
 
 /// A child has another parent now.
@@ -205,5 +205,5 @@ pub(super) fn left(pico: &Pico, number: u32, turn: &mut Turn<'_, Pico>) -> Decid
         let attributes = Value::map([("eci", Value::from(eci))]);
         tell_own_rules(draft, "child_moved", attributes)
     })?;
-    Ok(Answer::Now(ran))
+    Ok(CommandAnswer::Now(ran))
 }

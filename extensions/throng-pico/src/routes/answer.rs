@@ -14,9 +14,9 @@ use throng_http::Problem;
 use throng_krl::Value;
 
 /// A value as JSON.
-pub(super) struct Answer(pub(super) Value);
+pub(super) struct JsonAnswer(pub(super) Value);
 
-impl IntoResponse for Answer {
+impl IntoResponse for JsonAnswer {
     fn into_response(self) -> Response {
         let kind = [(header::CONTENT_TYPE, "application/json")];
         (kind, self.0.to_json()).into_response()

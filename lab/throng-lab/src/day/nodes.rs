@@ -18,7 +18,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng_load::Answer;
+use throng_load::ResponseParts;
 
 use crate::{
     http_client::{self, ANSWER_WAIT, Connection},
@@ -311,7 +311,7 @@ impl<'a> Day<'a> {
         let found = loop {
             match self.ask_once(random, connections, &bytes) {
                 Ok(answer) if !matches!(answer.status, 503 | 504) => {
-                    let answer = Answer {
+                    let answer = ResponseParts {
                         status: answer.status,
                         head: b"",
                         body: &answer.body,
@@ -339,7 +339,7 @@ impl<'a> Day<'a> {
         random: &mut fastrand::Rng,
         connections: &mut HashMap<SocketAddr, Connection>,
         bytes: &[u8],
-    ) -> std::io::Result<http_client::Answer> {
+    ) -> std::io::Result<http_client::Response> {
         let address = {
             let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
             addresses[random.usize(..addresses.len())]

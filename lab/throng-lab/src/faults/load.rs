@@ -1,6 +1,6 @@
 //! Many clients that change sections under keys, each remembering what it asked, when, and what it was told.
 
-use crate::http_client::{self, Answer, Connection};
+use crate::http_client::{self, Connection, Response};
 use std::{
     net::SocketAddr,
     sync::{
@@ -275,7 +275,7 @@ impl Client {
         operation
     }
 
-    fn ask_once(&mut self, at: usize, request: &[u8]) -> std::io::Result<Answer> {
+    fn ask_once(&mut self, at: usize, request: &[u8]) -> std::io::Result<Response> {
         let address = self.shared.address(at);
         let known = self
             .connections

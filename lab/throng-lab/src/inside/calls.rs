@@ -204,7 +204,7 @@ impl Entity for Caller {
     type Reply = ();
     type Rejection = Never;
 
-    fn decide(&self, command: CallerCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: CallerCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             CallerCommand::Call { calls } => {
                 for cents in 0..calls {
@@ -218,7 +218,7 @@ impl Entity for Caller {
                 turn.emit(CallerEvent::Heard {});
             }
         }
-        Ok(Answer::Now(()))
+        Ok(CommandAnswer::Now(()))
     }
 
     fn evolve(&mut self, _: &CallerEvent) {}

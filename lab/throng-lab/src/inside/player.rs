@@ -73,7 +73,7 @@ impl Entity for Player {
         true
     }
 
-    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let own = turn.id().clone();
         turn.emit(Played::Hit);
         DECISIONS.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +98,7 @@ impl Entity for Player {
                 }
             }
         }
-        Ok(Answer::after(|player: &Self| player.hits))
+        Ok(CommandAnswer::after(|player: &Self| player.hits))
     }
 
     fn evolve(&mut self, _: &Played) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use throng_app::{
     App,
-    model::{Answer, Entity, Event, Keep, Rejection, Turn},
+    model::{CommandAnswer, Entity, Event, Keep, Rejection, Turn},
 };
 
 /// Events kept of each counter.
@@ -83,7 +83,7 @@ impl Entity for Ticket {
         matches!(command, TicketCommand::Note { .. })
     }
 
-    fn decide(&self, command: TicketCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+    fn decide(&self, command: TicketCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refusal> {
         match command {
             TicketCommand::Note { .. } if self.notes >= NOTES_MAX => return Err(Refusal::Full),
             TicketCommand::Note { text } => turn.emit(TicketEvent::Noted { text }),
@@ -92,7 +92,7 @@ impl Entity for Ticket {
                 turn.end();
             }
         }
-        Ok(Answer::after(|ticket: &Self| Count {
+        Ok(CommandAnswer::after(|ticket: &Self| Count {
             count: u64::from(ticket.notes),
         }))
     }
@@ -135,9 +135,9 @@ impl Entity for Counter {
         true
     }
 
-    fn decide(&self, _: CounterCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+    fn decide(&self, _: CounterCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refusal> {
         turn.emit(CounterEvent::Added {});
-        Ok(Answer::after(|counter: &Self| Count { count: counter.count }))
+        Ok(CommandAnswer::after(|counter: &Self| Count { count: counter.count }))
     }
 
     fn evolve(&mut self, _: &CounterEvent) {

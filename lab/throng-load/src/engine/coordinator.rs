@@ -10,6 +10,7 @@ use super::resolver::Resolver;
 use super::worker::{Ended, Orders, Worker};
 use crate::Source;
 use crate::error::{Doing as _, Error, Result};
+use crate::measure::examples;
 use crate::measure::recorder::Mailbox;
 use crate::measure::{
     Counters, GeneratorUsage, Latencies, Recorder, RequestLog, Sample, Second, Series, ThreadUsage, latencies,
@@ -192,6 +193,7 @@ fn add_up<S>(
     for worker in &finished {
         for (class, part) in classes.iter_mut().zip(&worker.recorder.classes) {
             class.counters.add(&part.counters.counters());
+            examples::add(&mut class.examples, &part.examples);
             merge(&mut class.service, &part.service);
             merge(&mut class.response, &part.response);
         }

@@ -1,6 +1,6 @@
 //! Answers, parsed as their bytes come. Pure: no socket, no clock.
 
-use crate::{Answer, ErrorKind};
+use crate::{ErrorKind, ResponseParts};
 
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const BODY_KEPT_BYTES_MAX: usize = 1024 * 1024;
@@ -50,7 +50,7 @@ pub(crate) enum Fed<'a> {
     /// An answer is whole after `used` of them. Call [`Parser::reset`] after using it.
     Done {
         used: usize,
-        answer: Answer<'a>,
+        answer: ResponseParts<'a>,
         keep_alive: bool,
     },
     /// The connection cannot be understood any more.
@@ -112,7 +112,7 @@ impl Parser {
                         && left <= (data.len() - used) as u64
                     {
                         let end = used + left as usize;
-                        let answer = Answer {
+                        let answer = ResponseParts {
                             status: head.status,
                             head: &data[begin..used],
                             body: &data[used..end],
@@ -146,12 +146,12 @@ impl Parser {
     }
 
     /// The peer has closed: the answer that ends there, if that is how its length is told.
-    pub(crate) fn closed(&self) -> Option<Answer<'_>> {
+    pub(crate) fn closed(&self) -> Option<ResponseParts<'_>> {
         (self.stage == Stage::ToClose).then(|| self.answer())
     }
 
-    fn answer(&self) -> Answer<'_> {
-        Answer {
+    fn answer(&self) -> ResponseParts<'_> {
+        ResponseParts {
             status: self.status,
             head: &self.head,
             body: &self.body,

@@ -1,6 +1,7 @@
 //! The measures of a run: histograms, counters, per-second series.
 
 mod counters;
+pub(crate) mod examples;
 mod log;
 pub(crate) mod recorder;
 mod sample;
@@ -8,6 +9,7 @@ mod series;
 mod usage;
 
 pub use counters::Counters;
+pub use examples::Examples;
 pub(crate) use log::RequestLog;
 pub(crate) use recorder::Recorder;
 pub use sample::{Point, Sample};

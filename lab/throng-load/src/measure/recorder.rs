@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::examples;
 use super::series::Outlier;
-use super::{Counters, Latencies, Point, RequestLog, Sample, latencies, record};
+use super::{Counters, Examples, Latencies, Point, RequestLog, Sample, latencies, record};
 use crate::{ErrorKind, Outcome, Verdict};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -31,6 +32,7 @@ pub(crate) struct Recorder {
 #[derive(Debug, Clone)]
 pub(crate) struct ClassRecord {
     pub(crate) counters: Counts,
+    pub(crate) examples: Examples,
     pub(crate) service: Latencies,
     pub(crate) response: Latencies,
 }
@@ -39,6 +41,7 @@ impl ClassRecord {
     fn new() -> Self {
         ClassRecord {
             counters: Counts::new(),
+            examples: Examples::new(),
             service: latencies(),
             response: latencies(),
         }
@@ -159,7 +162,7 @@ impl Judged {
 }
 
 /// The verdict of a source together with what happened; a transport error is never a success.
-fn judge(verdict: Verdict, result: &Result<crate::Answer<'_>, ErrorKind>) -> Judged {
+fn judge(verdict: Verdict, result: &Result<crate::ResponseParts<'_>, ErrorKind>) -> Judged {
     let by_status = match result {
         Ok(answer) => ErrorKind::of_status(answer.status),
         Err(kind) => Some(*kind),
@@ -214,6 +217,9 @@ impl Recorder {
         let index = (class as usize).min(self.classes.len() - 1);
         let class_record = &mut self.classes[index];
         class_record.counters.count(judged, status, bytes_out, bytes_in);
+        if let (Some(_), Ok(answer)) = (judged.error(), &outcome.result) {
+            examples::keep(&mut class_record.examples, answer);
+        }
         self.second.counts.count(judged, status, bytes_out, bytes_in);
         self.sample.add(|| Point {
             at_nanos: outcome.done_nanos,

@@ -2,10 +2,10 @@
 
 use super::compile::CompiledRequest;
 use super::model::Capture;
-use crate::{Answer, ErrorKind};
+use crate::{ErrorKind, ResponseParts};
 
 /// True for an answer that the plan expects; without checks: 2xx or 304.
-pub(crate) fn passes(request: &CompiledRequest, answer: &Answer<'_>) -> bool {
+pub(crate) fn passes(request: &CompiledRequest, answer: &ResponseParts<'_>) -> bool {
     let status = if request.statuses.is_empty() {
         ErrorKind::of_status(answer.status).is_none()
     } else {
@@ -30,7 +30,7 @@ fn json_passes(request: &CompiledRequest, body: &[u8]) -> bool {
 }
 
 /// Puts the captured text into `slot`; leaves it as it was where the answer has none.
-pub(crate) fn capture(capture: &Capture, answer: &Answer<'_>, slot: &mut String) {
+pub(crate) fn capture(capture: &Capture, answer: &ResponseParts<'_>, slot: &mut String) {
     let found = match capture {
         Capture::Json(pointer) => serde_json::from_slice::<serde_json::Value>(answer.body)
             .ok()
@@ -63,7 +63,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const ANSWER: Answer<'_> = Answer {
+    const ANSWER: ResponseParts<'_> = ResponseParts {
         status: 201,
         head: b"HTTP/1.1 201 Created\r\nlocation: /x/7\r\n\r\n",
         body: br#"{"eci":"abc","n":[1,2],"html":"<b>42</b>"}"#,

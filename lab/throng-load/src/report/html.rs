@@ -86,7 +86,7 @@ fn view(name: &str, report: &Report) -> Value {
         .classes
         .iter()
         .map(
-            |class| json!({ "name": class.name, "counters": class.counters, "response": Summary::of(&class.response) }),
+            |class| json!({ "name": class.name, "counters": class.counters, "examples": class.examples, "response": Summary::of(&class.response) }),
         )
         .collect();
     let errors: Vec<Value> = report

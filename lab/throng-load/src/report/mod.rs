@@ -22,7 +22,9 @@ pub use text::text;
 pub(crate) use units::{bytes, count, nanos};
 
 use crate::Options;
-use crate::measure::{Counters, GeneratorUsage, Latencies, Outlier, Sample, Second, Series, latencies};
+use crate::measure::{
+    Counters, Examples, GeneratorUsage, Latencies, Outlier, Sample, Second, Series, examples, latencies,
+};
 
 /// The numbers of a finished run. Serialises to the JSON that `compare` reads again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -91,6 +93,9 @@ pub struct ClassReport {
     pub name: String,
     /// Outcomes of its requests, by kind.
     pub counters: Counters,
+    /// The first body of each status of its answers that failed.
+    #[serde(default)]
+    pub examples: Examples,
     /// Its response times.
     #[serde(with = "distribution")]
     pub response: Latencies,
@@ -116,6 +121,7 @@ impl ClassReport {
         ClassReport {
             name: name.to_string(),
             counters: Counters::default(),
+            examples: Examples::new(),
             response: latencies(),
             service: latencies(),
         }
@@ -316,6 +322,7 @@ impl Report {
             match self.classes.iter_mut().find(|known| known.name == class.name) {
                 Some(known) => {
                     known.counters.add(&class.counters);
+                    examples::add(&mut known.examples, &class.examples);
                     add(&mut known.response, &class.response);
                     add(&mut known.service, &class.service);
                 }

@@ -43,6 +43,11 @@ pub fn text(report: &Report) -> String {
     for (status, number) in &counters.statuses {
         let _ = writeln!(out, "  status      {status:<26} {:>12}", count(*number));
     }
+    for class in report.classes.iter().take(CLASSES_SHOWN_MAX) {
+        for (status, body) in &class.examples {
+            let _ = writeln!(out, "  an answer   {} {status}: {body}", class.name);
+        }
+    }
     generator(&mut out, report);
     for warning in &report.warnings {
         let _ = writeln!(out, "  ! {warning}");

@@ -89,7 +89,7 @@ impl<'a> Shot<'a> {
 #[derive(Debug)]
 pub struct Outcome<'a> {
     /// The answer, or why there is none.
-    pub result: Result<Answer<'a>, ErrorKind>,
+    pub result: Result<ResponseParts<'a>, ErrorKind>,
     /// When it was given to a connection.
     pub sent_nanos: u64,
     /// When it was intended to be sent; `sent_nanos` in a closed model.
@@ -117,7 +117,7 @@ impl Outcome<'_> {
 
 /// A whole answer.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'a> {
+pub struct ResponseParts<'a> {
     /// The status of the response, from its first line.
     pub status: u16,
     /// Status line and headers as received; of HTTP/2 written as HTTP/1.1 would have it.
@@ -126,7 +126,7 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-impl Answer<'_> {
+impl ResponseParts<'_> {
     /// The first header of this name, ignoring case; `None` also where it is not UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.head).ok()?.lines().skip(1).find_map(|line| {

@@ -296,7 +296,7 @@ impl<F> std::fmt::Debug for OrderedReplay<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, ErrorKind};
+    use crate::{ErrorKind, ResponseParts};
 
     fn trace(keys: &[&str]) -> Arc<Trace> {
         let mut trace = Trace::new();
@@ -313,7 +313,7 @@ mod tests {
 
     fn answer(done_nanos: u64) -> Outcome<'static> {
         Outcome {
-            result: Ok(Answer {
+            result: Ok(ResponseParts {
                 status: 200,
                 head: b"",
                 body: b"",

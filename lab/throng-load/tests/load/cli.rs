@@ -528,6 +528,11 @@ fn every_line_of_the_csv_agrees_with_the_report() {
     assert_eq!(counted["check"], errors("check failed"), "{lines}");
     assert_eq!(counted["server-error"], errors("status 5xx"), "{lines}");
     assert_eq!(errors("status 4xx"), 0, "a status that was expected is no error");
+    let classes = report["classes"].as_array().unwrap();
+    let checked = classes
+        .iter()
+        .find(|class| class["name"].as_str().unwrap().ends_with("checked"));
+    assert_eq!(checked.unwrap()["examples"]["503"], "no");
     let seconds = std::fs::read_to_string(csv + ".seconds.csv").unwrap();
     let mut rows = seconds.lines();
     assert!(

@@ -5,7 +5,7 @@ use super::{
     state::{CallState, LOOK, Policy},
 };
 use crate::{
-    model::{Answer, Entity, Keep, Sent, Topic, Turn},
+    model::{CommandAnswer, Entity, Keep, Sent, Topic, Turn},
     shard::{OUTCOME_NAME, RequestOutcome},
 };
 use serde::{Deserialize, Serialize, ser::Error as _};
@@ -111,7 +111,7 @@ impl<W: Outside> Entity for Call<W> {
         matches!(command, CallCommand::Join { .. } | CallCommand::Leave { .. })
     }
 
-    fn decide(&self, command: CallCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, CallReject> {
+    fn decide(&self, command: CallCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, CallReject> {
         let moment = (turn.now(), turn.unguessable());
         let mut step = self
             .state
@@ -160,7 +160,7 @@ impl<W: Outside> Entity for Call<W> {
         for offer in step.offers {
             turn.publish(&Self::READY, offer);
         }
-        Ok(Answer::Now(step.reply))
+        Ok(CommandAnswer::Now(step.reply))
     }
 
     fn evolve(&mut self, event: &CallEvent) {

@@ -80,7 +80,7 @@ pub struct Forwarder {
     /// The entity that the client asked.
     pub address: throng_journal::Address,
     /// True if the forwarder becomes the parent of an entity that the command creates, as with
-    /// [`Answer::create`](crate::model::Answer::create).
+    /// [`CommandAnswer::create`](crate::model::CommandAnswer::create).
     pub is_parent: bool,
 }
 

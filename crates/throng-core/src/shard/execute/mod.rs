@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Moment, Timestamp, Turn, wrong_reply},
+    model::{CommandAnswer, Entity, Error, Event, Moment, Timestamp, Turn, wrong_reply},
     tagged,
 };
 use accept::{Accepted, Reply};
@@ -286,9 +286,9 @@ impl<E: Entity> Entities<E> {
                 resident.state.evolve(event);
             }
             let reply = match answer {
-                Answer::Now(reply) => reply,
-                Answer::After(read) => read(&resident.state),
-                Answer::Forward(to) => return Ok(Reply::Forward(to)),
+                CommandAnswer::Now(reply) => reply,
+                CommandAnswer::After(read) => read(&resident.state),
+                CommandAnswer::Forward(to) => return Ok(Reply::Forward(to)),
             };
             let wrong = observed
                 .as_ref()

@@ -155,7 +155,7 @@ pub(crate) fn report_refusal<T: Serialize, R>(
 pub(crate) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
     let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
-        ("dead", reason) => common.dead.letter(common.now, to, taking, reason),
+        ("dead", reason) => common.dead.note_dead(common.now, to, taking, reason),
         (_, reason) if taking.died.is_some() => common.dead.retried(to, taking, reason),
         (_, "") => Vec::new(),
         (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),

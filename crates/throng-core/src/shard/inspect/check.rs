@@ -5,7 +5,7 @@ use super::{
     kind_check::{KindCheck, Supposed},
 };
 use crate::{
-    model::{Answer, Entity, Family},
+    model::{CommandAnswer, Entity, Family},
     shard::{
         Input,
         execute::{
@@ -30,7 +30,7 @@ const ENTITIES_MAX: usize = 4_000_000;
 pub(crate) struct EntityCheck<E: Entity> {
     entities: HashMap<Box<str>, Checked<E>>,
     /// The answers of the last decisions.
-    answers: [Option<Answer<E>>; 2],
+    answers: [Option<CommandAnswer<E>>; 2],
     hears: Vec<(&'static str, HearFn<E>)>,
 }
 
@@ -155,9 +155,9 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         let state = self.entities.get(id).and_then(|entity| entity.state.as_ref());
         std::mem::take(&mut self.answers).map(|answer| {
             let reply = match answer? {
-                Answer::Now(reply) => reply,
-                Answer::After(read) => read(state?),
-                Answer::Forward(_) => return None,
+                CommandAnswer::Now(reply) => reply,
+                CommandAnswer::After(read) => read(state?),
+                CommandAnswer::Forward(_) => return None,
             };
             serde_json::to_value(&reply).ok()
         })
@@ -174,9 +174,9 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             let applied = catch_unwind(AssertUnwindSafe(|| {
                 decided.events.iter().for_each(|event| state.evolve(event));
                 match answer {
-                    Answer::Now(reply) => serde_json::to_value(&reply).ok(),
-                    Answer::After(read) => serde_json::to_value(read(state)).ok(),
-                    Answer::Forward(_) => None,
+                    CommandAnswer::Now(reply) => serde_json::to_value(&reply).ok(),
+                    CommandAnswer::After(read) => serde_json::to_value(read(state)).ok(),
+                    CommandAnswer::Forward(_) => None,
                 }
             }));
             match applied {

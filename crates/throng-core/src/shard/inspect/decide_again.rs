@@ -1,7 +1,7 @@
 //! Decides a recorded command again with the present program. The decision is JSON that can be compared.
 
 use crate::{
-    model::{Answer, Asker, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
+    model::{Asker, CommandAnswer, Effects, Entity, Family, Moment, Sent, Timer, Timestamp, Turn},
     shard::resident::slot::{panic_text, parse_id},
     tagged,
 };
@@ -128,7 +128,7 @@ impl<E: Entity> Default for Checked<E> {
 pub(crate) struct Decided<E: Entity> {
     pub(crate) decision: Decision,
     /// The answer; `None` unless the command was accepted.
-    pub(crate) answer: Option<Answer<E>>,
+    pub(crate) answer: Option<CommandAnswer<E>>,
     pub(crate) events: Vec<E::Event>,
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command:
 /// The effects in the order in which they are recorded.
 fn written<E: Entity>(
     effects: &Effects<E>,
-    answer: &Answer<E>,
+    answer: &CommandAnswer<E>,
     is_asked: bool,
     seq: u64,
 ) -> serde_json::Result<Vec<Effect>> {
@@ -214,7 +214,7 @@ fn written<E: Entity>(
             }
         });
     }
-    if let Answer::Forward(to) = answer
+    if let CommandAnswer::Forward(to) = answer
         && (!is_asked || to.child || !effects.is_empty())
     {
         all.push(message(to)?);

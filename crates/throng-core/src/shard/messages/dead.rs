@@ -163,7 +163,7 @@ impl DeadMessages {
     }
 
     /// Notes a message that cannot be taken, and returns the body of its record, which becomes its row.
-    pub(crate) fn letter(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+    pub(crate) fn note_dead(&mut self, now: Timestamp, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
         let dead = Dead {
             reason: reason.into(),
             at: now.micros,

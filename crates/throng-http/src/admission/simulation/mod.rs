@@ -153,7 +153,7 @@ impl Outcome {
 }
 
 /// The cost of a batch beside its requests: the commit, a look at the sockets.
-const TURN_COST: Duration = Duration::from_micros(60);
+const BATCH_COST: Duration = Duration::from_micros(60);
 
 struct Simulation {
     scenario: Scenario,
@@ -241,7 +241,7 @@ impl Simulation {
         {
             self.machine.now.set(self.machine.now.get().max(next.sent));
         }
-        self.machine.work(TURN_COST);
+        self.machine.work(BATCH_COST);
         self.queue.begin(&self.machine);
         while let Some(excess) = self.queue.pop_excess() {
             self.queue.refuse(excess);

@@ -36,7 +36,7 @@ impl Clock for Rc<Machine> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// The fast path reads and executes it.
-    Lane,
+    Http1,
     /// Its connection is a task: HTTP/2, a WebSocket, fields that are not plain.
     Task,
     /// The fast path reads it, and a task asks for it behind the batch.
@@ -54,7 +54,7 @@ enum Way {
 }
 
 const WAYS: [Way; 8] = [
-    Way::Lane,
+    Way::Http1,
     Way::Task,
     Way::HandedOver,
     Way::InTwoPackets,
@@ -127,7 +127,7 @@ impl Loop {
     /// Begins batches for as long as their task is woken.
     fn drive(&self) {
         while self.driver.0.load(Ordering::Relaxed) {
-            self.machine.work(TURN_COST);
+            self.machine.work(BATCH_COST);
             self.batch(|| {});
         }
     }
@@ -162,7 +162,7 @@ impl Loop {
     fn asks(&self, way: Way, meanwhile: Meanwhile) -> (Instant, Vec<Admitted>) {
         let mut sent = self.machine.now();
         let went = match way {
-            Way::Lane => vec![self.batch(|| self.reads(true))],
+            Way::Http1 => vec![self.batch(|| self.reads(true))],
             Way::Task => vec![self.task()],
             Way::HandedOver => {
                 self.batch(|| self.reads(false));

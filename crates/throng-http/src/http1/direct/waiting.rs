@@ -5,7 +5,7 @@ use super::{
     work::{Done, Work},
 };
 use crate::{
-    answer::Answer,
+    answer::ResponseBody,
     http1::outgoing::{Outgoing, Written},
 };
 use http::Response;
@@ -113,7 +113,7 @@ impl Direct {
     }
 
     /// Writes a response; `false`: there is nothing more to do for the connection now.
-    pub(super) fn respond(&mut self, key: usize, response: Response<Answer>, closes: bool) -> bool {
+    pub(super) fn respond(&mut self, key: usize, response: Response<ResponseBody>, closes: bool) -> bool {
         let Some(member) = self.members.get(key) else {
             return false;
         };

@@ -3,7 +3,7 @@
 use crate::{
     access::cors,
     access_log::{Entry, UNKNOWN},
-    answer::{Answer, Reply},
+    answer::{Reply, ResponseBody},
     connection::Connection,
     http1::{
         outgoing::{Outgoing, Written},
@@ -61,7 +61,7 @@ pub(in crate::http1) enum Maker {
 pub(super) enum Done {
     /// The request is here.
     Body,
-    Response(Response<Answer>, bool),
+    Response(Response<ResponseBody>, bool),
     /// All was sent. True if the connection closes.
     Gone(bool),
     /// The work could continue, but other connections would wait.
@@ -148,7 +148,7 @@ impl Work {
 }
 
 /// Returns the answer to a request whose body has not arrived.
-fn without_body(server: &Server, connection: &Connection, input: &[u8], problem: &Problem) -> Response<Answer> {
+fn without_body(server: &Server, connection: &Connection, input: &[u8], problem: &Problem) -> Response<ResponseBody> {
     if server.logs_next() {
         Entry::new(connection, UNKNOWN, UNKNOWN).refused(server, problem, None);
     }

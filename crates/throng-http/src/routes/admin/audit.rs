@@ -2,7 +2,7 @@
 
 use super::dead::JSON_LINES;
 use crate::{
-    answer::{self, Answer, Pages},
+    answer::{self, Pages, ResponseBody},
     audit,
     follow::{self, Shown},
     problem::{Answered, Problem},
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 const PAGE: usize = 500;
 
 /// Writes all stored events, and at the end their number. Without that line, some are missing.
-pub(super) async fn export(server: &Server) -> Answered<Response<Answer>> {
+pub(super) async fn export(server: &Server) -> Answered<Response<ResponseBody>> {
     let engine = server.shared().engine.clone();
     let Some(kind) = engine.kind(audit::KIND) else {
         return Err(Problem::unknown_route("/admin/audit/export").boxed());
@@ -56,7 +56,7 @@ pub(super) async fn export(server: &Server) -> Answered<Response<Answer>> {
             };
         }
     });
-    let mut response = Response::new(Answer::Live(Pages::new(receiver, Arc::default())));
+    let mut response = Response::new(ResponseBody::Live(Pages::new(receiver, Arc::default())));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON_LINES);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,7 +1,7 @@
 //! Dead messages: listed, exported, retried and dropped, one by one or all of a kind or a cause.
 
 use crate::{
-    answer::{self, Answer, Pages},
+    answer::{self, Pages, ResponseBody},
     console::{By, decision},
     follow,
     problem::{Answered, Problem, engine_problem},
@@ -146,7 +146,7 @@ struct End {
 }
 
 /// Exports all messages of a filter with their content, one a line.
-pub(super) async fn export(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
+pub(super) async fn export(server: &Server, parts: &Parts) -> Answered<Response<ResponseBody>> {
     let DeadExportQuery { kind, id, cause } = query::read(parts.uri.query())?;
     let of = filter(kind, id, cause)?;
     let engine = server.shared().engine.clone();
@@ -156,7 +156,7 @@ pub(super) async fn export(server: &Server, parts: &Parts) -> Answered<Response<
     let (lines, receiver) = mpsc::channel(1);
     let share = server.shared().held.pages.clone();
     tokio::task::spawn_local(send((engine, share), of, first, lines));
-    let mut response = Response::new(Answer::Live(Pages::new(receiver, Arc::default())));
+    let mut response = Response::new(ResponseBody::Live(Pages::new(receiver, Arc::default())));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON_LINES);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

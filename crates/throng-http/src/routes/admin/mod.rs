@@ -7,7 +7,7 @@ mod dead;
 
 use crate::{
     access::administrates,
-    answer::{self, Answer},
+    answer::{self, ResponseBody},
     caller::{Administrates, Role, Sender},
     connection::Connection,
     console::{self, By, decision, decision_if_said},
@@ -37,7 +37,7 @@ pub(super) async fn answer(
     connection: &Connection,
     parts: &Parts,
     body: RequestBody,
-) -> Answered<Response<Answer>> {
+) -> Answered<Response<ResponseBody>> {
     let path = parts.uri.path();
     let allow = match path {
         "/admin/audit/export" | "/admin/dead" | "/admin/dead/export" | "/admin/stuck" => Method::GET,

@@ -1,7 +1,7 @@
 //! The same request by each of the two paths, and over HTTP/2.
 
 use super::{
-    Answer, Client,
+    Client, CommandAnswer,
     http2::{Http2, read},
     wait,
 };
@@ -11,7 +11,13 @@ use throng_http::Running;
 pub(crate) const FULL: (&str, &str) = ("te", "trailers");
 
 /// Asks in the fast path and in the full one.
-pub(crate) fn in_both(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 2] {
+pub(crate) fn in_both(
+    gateway: &Running,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &str,
+) -> [CommandAnswer; 2] {
     [&[][..], &[FULL]].map(|more| {
         let fields = [fields, more].concat();
         Client::new(gateway).request(method, path, &fields, body)
@@ -19,7 +25,7 @@ pub(crate) fn in_both(gateway: &Running, method: &str, path: &str, fields: &[(&s
 }
 
 /// The same with a head of one's own.
-pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Answer; 2] {
+pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [CommandAnswer; 2] {
     ["", "te: trailers\r\n"].map(|more| {
         let mut client = Client::new(gateway);
         client
@@ -29,7 +35,13 @@ pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Answer; 2] {
 }
 
 /// Asks with these fields and no others but `host` and a missing `content-length`: by both paths, and over HTTP/2.
-pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 3] {
+pub(crate) fn in_all(
+    gateway: &Running,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    body: &str,
+) -> [CommandAnswer; 3] {
     let length = body.len().to_string();
     let has_length = fields
         .iter()

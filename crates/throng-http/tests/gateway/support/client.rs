@@ -56,11 +56,11 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next response.
-    pub(crate) fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> CommandAnswer {
         self.try_answer().unwrap()
     }
 
-    pub(crate) fn try_answer(&mut self) -> io::Result<Answer> {
+    pub(crate) fn try_answer(&mut self) -> io::Result<CommandAnswer> {
         let mut answer = self.head()?;
         let length = answer.header("content-length").and_then(|length| length.parse().ok());
         answer.body = vec![0; length.unwrap_or(0)];
@@ -69,7 +69,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next response's head.
-    pub(crate) fn head(&mut self) -> io::Result<Answer> {
+    pub(crate) fn head(&mut self) -> io::Result<CommandAnswer> {
         self.0.head()
     }
 
@@ -88,16 +88,16 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> CommandAnswer {
         self.send(request(method, path, headers, body));
         self.answer()
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> CommandAnswer {
         self.request("GET", path, &[], "")
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &str) -> Answer {
+    pub(crate) fn post(&mut self, path: &str, body: &str) -> CommandAnswer {
         self.request("POST", path, &[("content-type", "application/json")], body)
     }
 }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng::model::{self, Answer, Entity, Event, IndexedField, Moment, Query, Rejection, TextId, Turn};
+use throng::model::{self, CommandAnswer, Entity, Event, IndexedField, Moment, Query, Rejection, TextId, Turn};
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Section {
@@ -132,7 +132,7 @@ impl Entity for Section {
         matches!(command, Command::Open { .. })
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refusal> {
         match command {
             Command::Open { capacity } => turn.emit(Happened::Opened { capacity }),
             Command::AddStudent { student } if self.students.contains(&student) => {}
@@ -164,7 +164,7 @@ impl Entity for Section {
                 student: turn.from().caller().unwrap_or("nobody").to_owned(),
             }),
         }
-        Ok(Answer::after(Self::enrolment))
+        Ok(CommandAnswer::after(Self::enrolment))
     }
 
     fn evolve(&mut self, event: &Happened) {

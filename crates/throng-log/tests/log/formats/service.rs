@@ -104,7 +104,7 @@ impl Entity for Account {
         matches!(command, Command::Open { .. })
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Short> {
         match command {
             Command::Open { balance } => turn.emit(AccountEvent::Opened { balance }),
             Command::Deposit { amount } => turn.emit(AccountEvent::Deposited { amount }),
@@ -134,7 +134,7 @@ impl Entity for Account {
                 turn.end();
             }
         }
-        Ok(Answer::after(|account: &Account| account.balance))
+        Ok(CommandAnswer::after(|account: &Account| account.balance))
     }
 
     fn evolve(&mut self, event: &AccountEvent) {
@@ -204,7 +204,7 @@ impl Entity for Visits {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, command: VisitCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: VisitCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let text = match command {
             VisitCommand::Enter { text } => text,
             VisitCommand::Tip { account } => {
@@ -215,7 +215,7 @@ impl Entity for Visits {
             VisitCommand::Leave => "the last one".into(),
         };
         turn.emit(VisitEvent::Entered { text });
-        Ok(Answer::after(|visits: &Visits| visits.count))
+        Ok(CommandAnswer::after(|visits: &Visits| visits.count))
     }
 
     fn evolve(&mut self, VisitEvent::Entered { text }: &VisitEvent) {
@@ -236,12 +236,12 @@ impl Entity for Former {
     type Reply = u64;
     type Rejection = Never;
 
-    fn decide(&self, command: VisitCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: VisitCommand, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             VisitCommand::Enter { text } => turn.emit(VisitEvent::Entered { text }),
             VisitCommand::Tip { .. } | VisitCommand::Leave => turn.end(),
         }
-        Ok(Answer::after(|former: &Former| former.0.count))
+        Ok(CommandAnswer::after(|former: &Former| former.0.count))
     }
 
     fn evolve(&mut self, event: &VisitEvent) {

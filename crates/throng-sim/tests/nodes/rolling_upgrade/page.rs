@@ -91,7 +91,7 @@ macro_rules! page {
                 true
             }
 
-            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 match asked {
                     $($command::$variant { $field } => {
                         let ($of, $turn) = (&self.0, &mut *turn);
@@ -99,7 +99,7 @@ macro_rules! page {
                         turn.emit(happened);
                     })*
                 }
-                Ok(Answer::Now(()))
+                Ok(CommandAnswer::Now(()))
             }
 
             fn evolve(&mut self, happened: &Happened) {

@@ -166,7 +166,7 @@ impl Entity for Account {
         matches!(command, Command::Reopen)
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Short> {
         match command {
             Command::Open { balance } => turn.emit(Happened::Opened { balance }),
             Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
@@ -186,7 +186,7 @@ impl Entity for Account {
                         text: format!("asked {other}"),
                     });
                 }
-                return Ok(Answer::forward::<Self>(other, *command));
+                return Ok(CommandAnswer::forward::<Self>(other, *command));
             }
             Command::Remind { in_ms, every_ms } => {
                 let at = turn.now().after(Duration::from_millis(in_ms));
@@ -200,7 +200,7 @@ impl Entity for Account {
                 let parent = turn.parent().map_or(String::new(), |(kind, id)| format!("{kind}/{id}"));
                 let children: Vec<_> = turn.children::<Self>().collect();
                 let text = format!("{parent}>{}", children.join("+"));
-                return Ok(Answer::Now(Balance { balance: 0, text }));
+                return Ok(CommandAnswer::Now(Balance { balance: 0, text }));
             }
             Command::Grow { bytes } => turn.emit(Happened::Heard {
                 text: "x".repeat(bytes),
@@ -214,7 +214,7 @@ impl Entity for Account {
             Command::PanicDeciding => panic!("deciding"),
             Command::PanicEvolving => turn.emit(Happened::Exploded),
         }
-        Ok(Answer::after(Self::view))
+        Ok(CommandAnswer::after(Self::view))
     }
 
     fn evolve(&mut self, event: &Happened) {

@@ -11,7 +11,7 @@ use h2::{Reason, RecvStream, SendStream};
 
 use super::super::connection::InFlight;
 use super::super::parser::BODY_KEPT_BYTES_MAX;
-use crate::{Answer, ErrorKind};
+use crate::{ErrorKind, ResponseParts};
 
 pub(super) struct Exchange {
     pub(super) in_flight: InFlight,
@@ -52,8 +52,8 @@ impl Finished {
         self.given_back.take()
     }
 
-    pub(crate) fn result(&self) -> Result<Answer<'_>, ErrorKind> {
-        self.result.map(|()| Answer {
+    pub(crate) fn result(&self) -> Result<ResponseParts<'_>, ErrorKind> {
+        self.result.map(|()| ResponseParts {
             status: self.status,
             head: &self.head,
             body: &self.body,

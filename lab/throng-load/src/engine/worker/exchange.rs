@@ -5,7 +5,7 @@ use super::super::parser::Fed;
 use super::super::poll::EventFlags;
 use super::super::tls::{TlsBroken, TlsSession};
 use super::{READ_BYTES, REST_NANOS_MAX, REST_NANOS_MIN, Worker};
-use crate::{Answer, ErrorKind, Outcome, Source};
+use crate::{ErrorKind, Outcome, ResponseParts, Source};
 
 impl<S: Source> Worker<S> {
     pub(super) fn connect(&mut self, index: usize, now: u64) -> Result<(), ErrorKind> {
@@ -249,7 +249,7 @@ impl<S: Source> Worker<S> {
     }
 
     /// Ends the oldest request in flight on a connection.
-    fn end_first(&mut self, index: usize, result: Result<Answer<'_>, ErrorKind>, now: u64, bytes_in: u64) {
+    fn end_first(&mut self, index: usize, result: Result<ResponseParts<'_>, ErrorKind>, now: u64, bytes_in: u64) {
         let connection = &mut self.connections[index];
         let Some(request) = connection.in_flight.pop_front() else {
             return;

@@ -222,6 +222,7 @@ function facts(run) {
     target: run.target, ...settings, "connections at most": connections,
     "statuses": Object.entries(run.counters.statuses).map(([status, count]) => `${status}: ${whole(count)}`).join(", ") || "none",
     "errors": run.errors.map(([kind, count]) => `${kind}: ${whole(count)}`).join(", ") || "none",
+    "answers that failed": run.classes.flatMap((one) => Object.entries(one.examples || {}).map(([status, body]) => `${one.name} ${status}: ${body}`)).join("\n") || "none",
     "connections opened": whole(run.opened),
     "generator": `${usage.threads} thread(s), ${(usage.cpu_nanos / 1e9).toFixed(2)} s CPU, busiest ${(usage.busiest_share * 100).toFixed(0)} % of a core, waited for a core ${(usage.run_delay_nanos / 1e9).toFixed(2)} s`,
     "machine": `${run.machine.processor}, ${run.machine.cores} cores, ${(run.machine.memory_bytes / 1e9).toFixed(1)} GB, ${run.machine.kernel}`,

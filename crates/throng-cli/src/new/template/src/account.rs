@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_app::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn, View};
+use throng_app::model::{CommandAnswer, Entity, Event, Moment, Query, Rejection, Turn, View};
 
 /// The state. It follows from the events; a copy is stored now and then, so that loading need not read all of them.
 #[derive(Default, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ impl Entity for Account {
         &self,
         command: Command,
         turn: &mut Turn<'_, Self>,
-    ) -> Result<Answer<Self>, AccountRejection> {
+    ) -> Result<CommandAnswer<Self>, AccountRejection> {
         match command {
             Command::Open {} if turn.is_new() => turn.emit(AccountEvent::Opened {}),
             Command::Open {} => {}
@@ -113,7 +113,7 @@ impl Entity for Account {
             }
             Command::Withdraw { cents } => turn.emit(AccountEvent::Withdrawn { cents }),
         }
-        Ok(Answer::after(Self::balance))
+        Ok(CommandAnswer::after(Self::balance))
     }
 
     fn evolve(&mut self, event: &AccountEvent) {

@@ -1,7 +1,7 @@
 //! Publishes refused messages to the dead-letter exchange.
 
 use super::{Arrived, QueueOptions};
-use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished, seldom::Seldom};
+use crate::{Error, PublishError, Publisher, PublisherOptions, properties::republished, rare_log::RareLog};
 use lapin::{BasicProperties, types::AMQPValue};
 use std::{
     future::Future,
@@ -28,13 +28,13 @@ const VIOLATIONS_MAX: u32 = 3;
 const CONFIRM_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// Publishes dead letters over a connection of its own, since a broker short of memory blocks connections that publish.
-pub(super) struct Letters {
+pub(super) struct DeadLetters {
     to: Option<Publisher>,
     queue: String,
     /// Why dead letters wait, if they do. Written by the tasks that send them, read by the source.
     trouble: Arc<Mutex<Option<String>>>,
-    died: Seldom,
-    waits: Arc<Seldom>,
+    died: RareLog,
+    waits: Arc<RareLog>,
 }
 
 /// The fate of a dead letter.
@@ -46,7 +46,7 @@ pub(super) enum Fate {
     Rejected,
 }
 
-impl Letters {
+impl DeadLetters {
     pub(super) fn start(options: &QueueOptions) -> Result<Self, Error> {
         let publisher = |exchange: &String| {
             Publisher::start_behind(PublisherOptions {
@@ -63,7 +63,7 @@ impl Letters {
             to: options.dead_letters.as_ref().map(publisher).transpose()?,
             queue: options.queue.clone(),
             trouble: Arc::default(),
-            died: Seldom::default(),
+            died: RareLog::default(),
             waits: Arc::default(),
         })
     }

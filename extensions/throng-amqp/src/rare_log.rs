@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Lets one log message a second pass, and counts the others.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<State>);
+pub(crate) struct RareLog(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,7 +23,7 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut(u64);
 
-impl Seldom {
+impl RareLog {
     /// Writes a log message, if enough time has passed.
     pub(crate) fn say(&self, line: impl FnOnce(LeftOut)) {
         let left_out = self
