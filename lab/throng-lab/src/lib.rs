@@ -1,4 +1,5 @@
-//! The binary `throng-lab`: the engine against what the machine can do, ratios taken in one run, and campaigns of faults.
+//! The library of the binary `throng-lab`. It compares the engine with what the machine can do, by ratios taken in one run, and it runs campaigns of
+//! faults.
 //!
 //! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense.
 
@@ -122,7 +123,7 @@ enum LabCommand {
     Yardstick(yardstick::Yardstick),
 }
 
-/// Runs the measurement. What goes wrong is said on standard error, in one sentence.
+/// Runs the measurement. An error is reported on standard error in one sentence.
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
@@ -179,7 +180,7 @@ struct Common {
 }
 
 impl Common {
-    /// An empty directory for one measurement, removed at its end.
+    /// Makes an empty directory for one measurement, which is removed at the end.
     fn scratch(&self) -> anyhow::Result<Scratch> {
         use anyhow::Context as _;
         let path = self.data.join(format!("bench-{}", std::process::id()));
@@ -194,7 +195,7 @@ impl Common {
         } else {
             table()
         };
-        // A reader that went away (`| head`) is no error of ours.
+        // A closed reader (`| head`) is not an error.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
 }
@@ -202,7 +203,7 @@ impl Common {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Leaves it there, for a person to look at.
+    /// Keeps the directory, for a person to look at.
     fn keep(self) {
         std::mem::forget(self);
     }
@@ -224,7 +225,7 @@ fn yardstick(name: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The middle of some figures (the lower one of an even number).
+/// Returns the median, or the lower one of the two middle figures.
 fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = figures.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! A service as a process of its own, so that its CPU time can be told from the client's.
+//! A service in a process of its own, so that its CPU time can be told from the client's.
 
 use clap::Args;
 use std::{
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     output.flush()?;
     if arguments.until_input_closes {
         let mut buffer = [0; 64];
-        // The end and an error both mean that nobody is at the other end any more.
+        // The end of input and an error both mean that the other end is gone.
         while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
     } else {
         throng_http::StopSignal::watch()?.wait();

@@ -1,5 +1,4 @@
-//! Several loops on one engine against one loop, in alternating rounds: what they answer together, how evenly, how long anybody
-//! waits, what it costs.
+//! Several loops on one engine against one loop, in alternating rounds: throughput, its distribution, the waits and the CPU.
 
 mod http;
 mod in_process;
@@ -67,7 +66,7 @@ impl Way {
     }
 }
 
-/// The figures of a round with this many loops.
+/// The figures of a round with one number of loops.
 #[derive(Debug, Default)]
 struct Round {
     answered_per_s: f64,
@@ -83,7 +82,7 @@ struct Round {
 }
 
 impl Round {
-    /// The least of the loops by the most.
+    /// Returns the minimum of the loops divided by the maximum.
     fn split(&self) -> f64 {
         let of = |which: fn(f64, f64) -> f64| self.by_loop.iter().copied().reduce(which).unwrap_or(f64::NAN);
         of(f64::min) / of(f64::max)
@@ -98,27 +97,27 @@ struct Line {
     clients: u32,
     loops: u16,
     answered_per_s: f64,
-    /// The answered commands, as a share of those of the first number of loops in the same round.
+    /// The answered commands, relative to those of the first number of loops in the same round.
     answered_ratio: f64,
-    /// The loop with the least by the one with the most: of commands answered in process, of CPU over HTTP.
+    /// The least of the loops relative to the greatest: of commands answered in process, of CPU over HTTP.
     split: f64,
     p50_us: f64,
     p99_us: f64,
-    /// The longest of all rounds.
+    /// The longest wait of all rounds.
     worst_us: f64,
-    /// The median of the rounds' worst by the first number of loops'.
+    /// The longest wait of a round relative to that of the first number of loops, the median of the rounds.
     worst_ratio: f64,
     cpu_us: f64,
     commits_per_s: f64,
     commit_us: f64,
 }
 
-/// A subject that is measured with several numbers of loops in turn.
+/// A service that is measured with several numbers of loops in turn.
 trait Subject {
     fn round(&mut self, loops: u16, clients: u32) -> anyhow::Result<Round>;
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(crate) fn run(arguments: &LoopsArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let mut lines = Vec::new();
@@ -143,7 +142,7 @@ pub(crate) fn run(arguments: &LoopsArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The numbers of loops in turn, the order turned round every other round.
+/// Measures the numbers of loops in turn. Every other round has the reverse order.
 fn measure(
     arguments: &LoopsArguments,
     way: Way,
@@ -226,7 +225,7 @@ fn text(lines: &[Line]) -> String {
            \n  answered in process, of CPU over HTTP; CPU: of the process that serves, a command (in process with its clients)\n"
 }
 
-/// The counts of the engine so far.
+/// The commits of the engine so far.
 #[derive(Clone, Copy)]
 struct Commits {
     count: f64,
@@ -241,7 +240,7 @@ impl Commits {
         }
     }
 
-    /// Returns the growth since then: commits a second, and microseconds each.
+    /// Returns the growth since `before`: commits a second, and the mean microseconds of a commit.
     fn since(self, before: Self, elapsed_s: f64) -> (f64, f64) {
         let count = self.count - before.count;
         (count / elapsed_s, (self.seconds - before.seconds) / count * 1e6)
