@@ -52,10 +52,10 @@ pub(crate) struct CapacityArgs {
     common: Common,
 }
 
-/// A rate that was held.
+/// The results of one rate.
 struct Attempt {
     report: Report,
-    /// The part that is judged, where that is not all of it.
+    /// The part that is judged, if that is not the whole report.
     part: Option<Report>,
     cpu_percent: Option<f64>,
 }
@@ -81,7 +81,7 @@ fn run_search(
     while let Some(rate) = search.next(&trials) {
         let mut tried = attempt(rate)?.judge(rate, promise);
         if tried.1.broken.is_some() && tried.0.ended != "stopped" {
-            // It may have been something else on the machine: the end of a search is tried twice.
+            // The failure may be due to the machine, so the last rate is tried twice.
             show(&tried.1);
             tried = attempt(rate)?.judge(rate, promise);
         }
@@ -255,7 +255,7 @@ fn table(trials: &[Trial], promise: &Promise, args: &CapacityArgs) -> String {
     out
 }
 
-/// p99 over the rate as bars on a log scale, the promise as a mark.
+/// Draws p99 over the rate as bars on a log scale, with the promise as a mark.
 fn plot(sorted: &[&Trial], promise: &Promise) -> String {
     const WIDTH: f64 = 50.0;
     let shown = || {

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
         if args.poisson {
             arrivals = arrivals.poisson(args.seed);
         }
-        // Late requests may still be sent for as long as one may take; what is left then is unsent.
+        // Late requests may still be sent during one request timeout. The rest is counted as unsent.
         options.duration = Some(duration + options.request_timeout);
         let mut display = Display::new("open", Goal::Time(duration), quiet);
         let run = run_watched(&options, Open::split(&request, &arrivals, threads), |progress| {

@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     common: Common,
 }
 
-/// A plan, bound to a target.
+/// A plan with its target.
 #[derive(Debug, Args)]
 pub(crate) struct Planned {
     /// Base URL, instead of the plan's.

@@ -1,10 +1,10 @@
-//! Judging answers and keeping parts of them. Pure.
+//! Checks answers and captures parts of them.
 
 use super::compile::CompiledRequest;
 use super::model::Capture;
 use crate::{Answer, ErrorKind};
 
-/// True for an answer that the plan expects; without checks: 2xx or 304.
+/// Returns true for an answer that the plan expects. Without checks these are 2xx and 304.
 pub(crate) fn passes(request: &CompiledRequest, answer: &Answer<'_>) -> bool {
     let status = if request.statuses.is_empty() {
         ErrorKind::of_status(answer.status).is_none()
@@ -29,7 +29,7 @@ fn json_passes(request: &CompiledRequest, body: &[u8]) -> bool {
         .all(|(pointer, wanted)| value.pointer(pointer) == Some(wanted))
 }
 
-/// Puts the captured text into `slot`; leaves it as it was where the answer has none.
+/// Writes the captured text into `slot`. Leaves `slot` unchanged if the answer has none.
 pub(crate) fn capture(capture: &Capture, answer: &Answer<'_>, slot: &mut String) {
     let found = match capture {
         Capture::Json(pointer) => serde_json::from_slice::<serde_json::Value>(answer.body)

@@ -1,4 +1,4 @@
-//! Formulas in plans: `floor(0.2 * runs * floor(skiers / floor(threads / 4)))`. Pure.
+//! Formulas in plans: `floor(0.2 * runs * floor(skiers / floor(threads / 4)))`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::cli::values::known;
 
 const DEPTH_MAX: usize = 64;
 
-/// The value of a formula: numbers, variables, `+ - * /`, parentheses, `floor`, `ceil`, `min`, `max`.
+/// Returns the value of a formula with numbers, variables, `+ - * /`, parentheses, `floor`, `ceil`, `min` and `max`.
 pub(crate) fn evaluate(text: &str, variables: &BTreeMap<String, f64>) -> Result<f64, String> {
     let mut reader = Reader {
         text,

@@ -20,7 +20,7 @@ use crate::report::html;
 use side::{Load, Side};
 use target::TargetArgument;
 
-/// Targets of one comparison.
+/// The most targets of one comparison.
 const TARGETS_MAX: usize = 12;
 
 #[derive(Debug, Args)]
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &HeadToHeadArgs) -> anyhow::Result<ExitCode> {
     }
     let count = sides.len();
     'rounds: for round in 0..total {
-        // Who begins rotates, so that a drift of the machine favours nobody.
+        // The first target rotates, so that a drift of the machine favours none.
         for place in 0..count {
             let side = &mut sides[(place + round as usize) % count];
             if args.restart {
