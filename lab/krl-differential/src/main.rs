@@ -10,8 +10,8 @@
 //! - `--selects`: rules with a random event expression.
 //! - `--sequences`: rulesets with variables, loops, guards and raised events.
 //!
-//! If both engines fail, only the words of the error may differ. These cases are counted and, with `--words`, printed.
-//! The same `--seed` makes the same rulesets. The exit code is 1 if an outcome differs.
+//! If both engines fail, only the words of the error may differ. These cases are counted and, with `--words`, printed. The same `--seed` makes the
+//! same rulesets. The exit code is 1 if an outcome differs.
 
 mod engine;
 mod generate;
@@ -45,7 +45,7 @@ struct Arguments {
     /// The number of rulesets that take 30 events each.
     #[arg(long, default_value_t = 50)]
     sequences: usize,
-    /// Also tells where only the words of an error differ.
+    /// Also prints the cases where only the words of an error differ.
     #[arg(long)]
     words: bool,
 }

@@ -1,13 +1,13 @@
-//! The batching queue and its rivals under the same load. Each measurement receives every item, joins every thread and checks the sum.
-//! The clock stops after the last item.
+//! The batching queue and its rivals under the same load. Each measurement receives every item, joins every thread and checks the sum. The clock
+//! stops after the last item.
 //!
 //! - [`surge`]: rounds of threads that send as fast as they can to one receiver, the classic "100 million messages" test. Its
 //!   [ceiling](surge::ceiling) is the same work without a hand-off.
 //! - [`level`]: senders with a timetable, from a low rate to more than the machine can do. It measures the rate reached, the time from sender to
 //!   receiver, and the CPU time.
 //!
-//! Only ratios taken in one run mean something. [`Task`] is one measurement. A benchmark program runs each in a process of its own, so that the
-//! peak of memory belongs to this measurement alone.
+//! Only ratios taken in one run mean something. [`Task`] is one measurement. A benchmark program runs each in a process of its own, so that the peak
+//! of memory belongs to this measurement alone.
 
 mod candidate;
 mod channels;

@@ -159,9 +159,9 @@ fn round(sender: &impl Sending, surge: &Surge) -> u64 {
 /// The items that the ceiling's thread writes before it reads them.
 const CEILING_ITEMS: usize = 1_000;
 
-/// Does the same work without a hand-off. One thread writes 1,000 trades into an array, as a sender does. Then it adds them up, as the receiver
-/// does, and starts again. It shares nothing, never waits and stays in its core's cache. A queue has a second core for the receiver's half, so it
-/// may in principle be faster. Its cost is the communication between the cores.
+/// Does the same work without a hand-off. One thread writes 1,000 trades into an array, as a sender does. Then it adds them up, as the receiver does,
+/// and starts again. It shares nothing, never waits and stays in its core's cache. A queue has a second core for the receiver's half, so it may in
+/// principle be faster. Its cost is the communication between the cores.
 #[must_use]
 pub fn ceiling(surge: &Surge) -> Figures {
     let mut items = Vec::with_capacity(CEILING_ITEMS);

@@ -8,9 +8,9 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-/// The watching shell ends with its standard input. A line `stop SIGNAL` ends the server by that signal and keeps the directory. The end of the
-/// input means that the owner is gone for any reason; it ends the server by `$2` and removes the directory. A server that was stopped by SIGSTOP
-/// is continued, so that it can end.
+/// The watching shell ends with its standard input. A line `stop SIGNAL` ends the server by that signal and keeps the directory. The end of the input
+/// means that the owner is gone for any reason; it ends the server by `$2` and removes the directory. A server that was stopped by SIGSTOP is
+/// continued, so that it can end.
 ///
 /// The server's own output goes to `$1/log`. The file `$1/ended` exists once the server has ended, also if it ended by itself.
 const SCRIPT: &str = r#"

@@ -58,8 +58,8 @@ pub enum Stop {
     Immediate,
 }
 
-/// A private PostgreSQL on a free port of the loopback: superuser [`USER`](Self::USER) with the password
-/// [`PASSWORD`](Self::PASSWORD), database `postgres`. Dropping it ends the server and removes its data.
+/// A private PostgreSQL on a free port of the loopback: superuser [`USER`](Self::USER) with the password [`PASSWORD`](Self::PASSWORD), database
+/// `postgres`. Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub struct Postgres {
     // Stands before the directory, because fields are dropped in order.

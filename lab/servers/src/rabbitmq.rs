@@ -28,8 +28,8 @@ pub struct RabbitMqOptions {
     pub tls: Option<(String, String)>,
 }
 
-/// A private RabbitMQ on a free port of the loopback: administrator [`USER`](Self::USER) with the password
-/// [`PASSWORD`](Self::PASSWORD), virtual host `/`. Dropping it ends the server and removes its data.
+/// A private RabbitMQ on a free port of the loopback: administrator [`USER`](Self::USER) with the password [`PASSWORD`](Self::PASSWORD), virtual host
+/// `/`. Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub struct RabbitMq {
     // Stands before the directories, because fields are dropped in order.
@@ -305,8 +305,8 @@ impl Drop for RabbitMq {
     }
 }
 
-/// Returns the users as the broker reads them at its start, in JSON. The administrator is among them, because otherwise the broker would not
-/// create it.
+/// Returns the users as the broker reads them at its start, in JSON. The administrator is among them, because otherwise the broker would not create
+/// it.
 fn definitions(users: &[(String, String)]) -> String {
     let administrator = (RabbitMq::USER.to_owned(), RabbitMq::PASSWORD.to_owned());
     let all = || std::iter::once(&administrator).chain(users);

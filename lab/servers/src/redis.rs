@@ -10,8 +10,8 @@ use crate::{
 
 const INSTALL: &str = "the package redis-server of the distribution (./test does so)";
 
-/// A private Redis on a free port of the loopback, without a password. It keeps its data in an append-only file that is synced before each
-/// answer. Dropping it ends the server and removes its data.
+/// A private Redis on a free port of the loopback, without a password. It keeps its data in an append-only file that is synced before each answer.
+/// Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub struct Redis {
     // Stands before the directory, because fields are dropped in order.

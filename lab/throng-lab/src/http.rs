@@ -30,7 +30,7 @@ pub(super) struct HttpArguments {
     /// Requests a round and server.
     #[arg(long, default_value_t = 60_000)]
     requests: usize,
-    /// A second service is measured whose every sync takes this much longer; 0 leaves it out.
+    /// The delay of every sync of a second service; 0 leaves this service out.
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = units::duration)]
     sync_delay: Duration,
 }

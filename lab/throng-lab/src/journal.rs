@@ -189,8 +189,8 @@ struct Writing<'log> {
 }
 
 impl Writing<'_> {
-    /// Builds and appends this many commits, one after the other. It times finishing (with the checksum) and appending.
-    /// Gathering the records is the engine's work, not the log's.
+    /// Builds and appends this many commits, one after the other. It times finishing (with the checksum) and appending. Gathering the records is the
+    /// engine's work, not the log's.
     async fn commits(&mut self, count: u32, event_bytes: u32, events: u32) -> anyhow::Result<Run> {
         let address = Address::new("section", "C S 142-1");
         let body = vec![b'x'; event_bytes as usize];

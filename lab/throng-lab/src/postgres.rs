@@ -28,8 +28,7 @@ const SINGLES: u32 = 5_000;
 /// The measurement of PostgreSQL.
 #[derive(Debug, Args)]
 pub(super) struct PostgresArguments {
-    /// The database; without it, a private server is started for the measurement. Its schema throng_bench is used, unless
-    /// the URL names another.
+    /// The database. Without it, a private server is started for the measurement. The schema throng_bench is used, unless the URL names another.
     #[arg(long, value_name = "postgres://…")]
     url: Option<String>,
     /// Rounds; the median counts.
@@ -44,10 +43,10 @@ pub(super) struct PostgresArguments {
     /// Bytes of an event's content, as JSON.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     event_bytes: u32,
-    /// Events a second while the table `events` is filled beside.
+    /// Events a second while the table `events` is filled at the same time.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..))]
     rate: u32,
-    /// Seconds of that.
+    /// Seconds of this load.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// Print one JSON object instead of the table.
@@ -231,8 +230,8 @@ impl Writing {
         Position::new(self.writer, CommitNo(self.number))
     }
 
-    /// Writes commits one after the other, and returns the time of finishing and appending them. Gathering the records is the
-    /// engine's work, not the journal's.
+    /// Writes commits one after the other, and returns the time of finishing and appending them. Gathering the records is the engine's work, not the
+    /// journal's.
     async fn commits(&mut self, count: u32) -> anyhow::Result<Duration> {
         let mut took = Duration::ZERO;
         for _ in 0..count {

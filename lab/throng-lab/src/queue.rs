@@ -23,13 +23,13 @@ pub(super) struct QueueArguments {
     /// Write a page with charts here.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// A small run, to see that all of it works; its figures say little.
+    /// A small run to check that everything works. Its figures say little.
     #[arg(long)]
     quick: bool,
     /// Alternating repetitions; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     repeats: u16,
-    /// A single measurement, in this process; as JSON in and out.
+    /// Run a single measurement in this process, with JSON as input and output.
     #[arg(long, hide = true, value_name = "JSON")]
     task: Option<String>,
 }

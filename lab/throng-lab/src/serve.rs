@@ -30,7 +30,7 @@ pub(crate) struct ServerArguments {
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
     app: Served,
-    /// The part of the app that this is, where it has several.
+    /// The part of the app that this process is, if the app has several.
     #[arg(long)]
     role: Option<String>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct ServerArguments {
     /// Bytes of a commit beyond which work from outside waits for the next one.
     #[arg(long)]
     commit_bytes_max: Option<usize>,
-    /// Has so many messages go back and forth between entities, as long as it runs.
+    /// Keep this many messages going back and forth between entities.
     #[arg(long, default_value_t = 0)]
     storm: u32,
 }

@@ -1,8 +1,8 @@
 //! The cheapest possible HTTP server, as a target for measuring load generators.
 //!
-//! Each thread has one epoll loop and sends a constant answer to each request head. It does not support bodies of requests.
-//! The arguments are `echo [PORT] [THREADS] [PAUSE_SECONDS]`. It prints `ready PORT` once it listens. With a pause it stops for this long in every
-//! ten seconds, like a server in a long garbage collection.
+//! Each thread has one epoll loop and sends a constant answer to each request head. It does not support bodies of requests. The arguments are
+//! `echo [PORT] [THREADS] [PAUSE_SECONDS]`. It prints `ready PORT` once it listens. With a pause it stops for this long in every ten seconds, like a
+//! server in a long garbage collection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -65,8 +65,7 @@ impl Trial {
 /// The choice of rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Search {
-    /// Doubles from `from` until a trial fails (or `to`), then halves the gap until it is within
-    /// `precision` of the rate.
+    /// Doubles the rate from `from` until a trial fails (or `to`). Then it halves the gap until it is within `precision` of the rate.
     Bisect {
         /// The first rate that is tried, in requests a second.
         from: f64,

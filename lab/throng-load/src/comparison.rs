@@ -72,8 +72,8 @@ impl Repetition {
     }
 }
 
-/// Returns the differences between two sets of repetitions. `paired` means that the n-th repetitions of A and of B ran under the
-/// same conditions, so that common effects cancel.
+/// Returns the differences between two sets of repetitions. `paired` means that the n-th repetitions of A and of B ran under the same conditions, so
+/// that common effects cancel.
 pub fn differences(a: &[Repetition], b: &[Repetition], paired: bool) -> Vec<Difference> {
     let one = |name, figure: fn(&Repetition) -> f64, less_is_better| {
         let a: Vec<f64> = a.iter().map(figure).collect();

@@ -1,7 +1,7 @@
 //! A bare `pwrite` + `fdatasync` loop: the upper bound for a journal that syncs every block on this disk.
 //!
-//! There is one file. Each round writes and syncs one block and takes the time. The file is made in the measured directory and
-//! removed at the end, also after an error. [`Mode`] chooses one of the two ways in which a journal may lay out its segments.
+//! There is one file. Each round writes and syncs one block and takes the time. The file is made in the measured directory and removed at the end,
+//! also after an error. [`Mode`] chooses one of the two ways in which a journal may lay out its segments.
 
 use clap::{Args, ValueEnum};
 use std::fs::File;

@@ -1,15 +1,14 @@
 //! A bare epoll + `httparse` HTTP/1.1 keep-alive server: the engine's answers without the engine.
 //!
-//! A request is read, parsed in full (method, path, headers, `Content-Length` body, the body's JSON by `serde_json`) and
-//! answered with `200`, `content-type`, `content-length` and a small JSON object that names the method and path and
-//! repeats the body:
+//! A request is read, parsed in full (method, path, headers, `Content-Length` body, the body's JSON by `serde_json`) and answered with `200`,
+//! `content-type`, `content-length` and a small JSON object that names the method and path and repeats the body:
 //!
 //! ```text
 //! POST /api/section/S1/add  {"student":"7"}   →   {"method":"POST","path":"/api/section/S1/add","body":{"student":"7"}}
 //! ```
 //!
-//! There is no route, no shard, no lock and no journal. So no service on this machine can answer such requests much faster over
-//! the same kind of connections. Each loop is one thread; several loops share a port by `SO_REUSEPORT`.
+//! There is no route, no shard, no lock and no journal. So no service on this machine can answer such requests much faster over the same kind of
+//! connections. Each loop is one thread; several loops share a port by `SO_REUSEPORT`.
 //!
 //! ```
 //! use std::io::{Read, Write};

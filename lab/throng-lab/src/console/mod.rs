@@ -44,7 +44,6 @@ pub(super) struct ConsoleArguments {
     lasts: Duration,
 }
 
-/// A part of a round.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     per_s: f64,

@@ -1,5 +1,5 @@
-//! Consoles without a browser. Each makes the same requests as the page of its screen, equally often (`console/src`: `state/live.ts`, and
-//! `RELOAD_MS` and `useFresh` of the screens).
+//! Consoles without a browser. Each makes the same requests as the page of its screen, equally often (`console/src`: `state/live.ts`, and `RELOAD_MS`
+//! and `useFresh` of the screens).
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
@@ -30,7 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The period of reloading the journal's parts (`screens/journal/parts.tsx`).
 const PARTS_EVERY: Duration = Duration::from_secs(10);
 
-/// A screen of a console.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Screen {
     /// All sections, as tiles.

@@ -1,5 +1,5 @@
-//! Attacks on memory and connections: clients that use resources and give nothing back. The service must stay within its memory and report that
-//! it is alive.
+//! Attacks on memory and connections: clients that use resources and give nothing back. The service must stay within its memory and report that it is
+//! alive.
 
 use super::{
     kind::Kind,
@@ -46,7 +46,6 @@ struct Seen {
     failures: Vec<String>,
 }
 
-/// All attacks.
 const EACH: [Kind; 10] = [
     Kind::AttackMessages,
     Kind::AttackBodies,

@@ -1,7 +1,6 @@
 //! Compares the answers that clients got with the history that the service reports.
 //!
-//! Each student joins one section at most once and leaves it at most once. So an event belongs to one request, and each section can be checked
-//! alone:
+//! Each student joins one section at most once and leaves it at most once. So an event belongs to one request, and each section can be checked alone:
 //!
 //! - Each acknowledged request has exactly one event. A refused request has none, and no event is without a request.
 //! - If one request was answered before the next was sent, their events have the same order.

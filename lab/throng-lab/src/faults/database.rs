@@ -59,7 +59,7 @@ impl Run<'_> {
         }
         self.disk.context("there is a disk")?.make_room()?;
         let moment = self.now();
-        // A server that could not recover has ended. Its supervisor would start it again.
+        // A server that could not recover has ended. It is started again here, as a supervisor would do.
         self.until("the server is back", |run| {
             if let Some(server) = run.postgres.as_deref_mut()
                 && server.has_ended()
@@ -94,7 +94,7 @@ impl Run<'_> {
             self.go_on(200..2_000);
             first.signal(Signal::CONT);
         }
-        // Reads go to both nodes for a while from the moment when the second one serves.
+        // The second node must serve first. Afterwards reads go to both nodes for a while.
         let moment = self.now();
         self.until("the stand-by serves", |run| run.load.shared.serves_since(moment))?;
         self.go_on(300..1_500);

@@ -1,7 +1,7 @@
 //! A standby, an old primary or a backup replaces the database, with or without its last commits.
 //!
-//! Answers that rest on commits which the database lost cannot hold. For answers from before the service was whole again, only this is checked:
-//! every acknowledged change is in the history, or `throng journal loss` names its key, and it names no other key. Each loss is an error in a log
+//! Answers that rest on commits which the database lost cannot hold. So answers from before the service was whole again are only checked for this:
+//! each acknowledged change is in the history, or `throng journal loss` names its key. It must not name any other key. Each loss is an error in a log
 //! and a trouble of a service, and nothing else is.
 
 use super::{
@@ -127,8 +127,8 @@ struct Health {
     troubles: Vec<String>,
 }
 
-/// The keys of commits that were named as lost. A change that was requested and answered within a key's time must be missing, because no other
-/// server has executed it.
+/// The keys of commits that were named as lost. A change that was requested and answered within a key's time must be missing, because no other server
+/// has executed it.
 type Named = BTreeMap<String, Range<u64>>;
 
 /// The times and names that the checker uses.

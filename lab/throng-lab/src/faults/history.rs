@@ -34,7 +34,6 @@ impl Event {
     }
 }
 
-/// The history of a section.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) section: u32,

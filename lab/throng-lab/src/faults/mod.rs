@@ -1,5 +1,5 @@
-//! Faults under load. The real program runs as a child process, and many clients remember its answers. Each run has one fault, and then compares
-//! the history with these answers.
+//! Faults under load. The real program runs as a child process, and many clients remember its answers. Each run has one fault, and then compares the
+//! history with these answers.
 //!
 //! | file | holds |
 //! |---|---|

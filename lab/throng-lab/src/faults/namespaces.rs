@@ -1,5 +1,5 @@
-//! A private network for three nodes, in namespaces of this machine. Each node has one link to its clients, one to the database and one to the
-//! other nodes. Each link can be cut.
+//! A private network for three nodes, in namespaces of this machine. Each node has one link to its clients, one to the database and one to the other
+//! nodes. Each link can be cut.
 
 use super::{cluster::NODES, network::What};
 use crate::service::Within;

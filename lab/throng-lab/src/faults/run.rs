@@ -40,8 +40,8 @@ const LEASES: Duration = Duration::from_secs(15);
 /// The memory limit of a service.
 pub(super) const MEMORY_MEGABYTES: u64 = 64;
 const DISK_MEGABYTES: u64 = 192;
-/// The free bytes of a disk that is to be filled up. They are few, so that the service has reserved little when the disk is full, and much comes
-/// free when there is room again.
+/// The free bytes of a disk that is to be filled up. They are few, so that the service has reserved little when the disk is full, and much comes free
+/// when there is room again.
 const LEFT_BYTES: u64 = 56 << 20;
 const POSTGRES_DISK_MEGABYTES: u64 = 320;
 /// The used keys that are repeated. The next constant is the number of those that are used for other commands.
@@ -70,7 +70,6 @@ pub(super) enum Outage {
     Each(u64),
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) acknowledged: u64,

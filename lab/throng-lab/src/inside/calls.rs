@@ -33,7 +33,7 @@ pub(crate) struct CallsArguments {
     /// Calls that are answered at once, and as many plain commands; each is measured in three rounds.
     #[arg(long, default_value_t = 20_000)]
     answered: u32,
-    /// MiB the entities may take, as a service's `--memory`.
+    /// MiB that the entities may use, like a service's `--memory`.
     #[arg(long, default_value_t = 32)]
     memory: usize,
 }

@@ -33,7 +33,7 @@ pub(crate) struct TimersArguments {
     /// Accounts that are used, and the accounts of the service to compare with.
     #[arg(long, default_value_t = 1_024)]
     used: u32,
-    /// MiB the entities may take, as a service's `--memory`.
+    /// MiB that the entities may use, like a service's `--memory`.
     #[arg(long, default_value_t = 64)]
     memory: usize,
     /// Commands to the accounts in use, each round.
@@ -48,7 +48,7 @@ pub(crate) struct TimersArguments {
 pub(crate) struct ServiceArguments {
     #[arg(long)]
     data: PathBuf,
-    /// Makes so many accounts first, each with a timer, and ends.
+    /// Make this many accounts, each with a timer, and end.
     #[arg(long)]
     make: Option<u32>,
     #[arg(long, default_value_t = 1_024)]

@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 const ACCOUNTS_A_SECOND: u64 = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
 const AT_A_TIME: usize = 1_000;
 
-/// A sort of work.
 pub(super) struct Sort {
     pub(super) name: &'static str,
     decisions: fn(u32) -> u64,

@@ -15,13 +15,12 @@ use crate::{
 
 /// The measurement of event loops.
 ///
-/// In process each loop is a thread with its committer and its part of the clients, each of which asks for its next command as
-/// soon as it is answered: no client takes a core from a loop. Over HTTP the service is a process of its own, and the load
-/// generator takes a core beside its loops.
+/// In process, each loop is a thread with its committer and its part of the clients. Each client sends its next command as soon as the last one is
+/// answered, so no client takes a core from a loop. Over HTTP, the service is a process of its own, and the load generator takes a core in addition
+/// to the loops.
 ///
-/// The journal is the embedded log in the data directory; --sync-delay comes on top of each of its syncs. On a file
-/// system in memory (--data /dev/shm/throng) the delay is all there is. A sync that takes more than 250 µs leaves the loop's
-/// thread, up to four at once.
+/// The journal is the embedded log in the data directory. --sync-delay is added to each of its syncs. On a file system in memory (--data
+/// /dev/shm/throng) a sync takes only the delay. A sync that takes more than 250 µs leaves the loop's thread, up to four at once.
 #[derive(Debug, Args)]
 pub(crate) struct LoopsArguments {
     #[command(flatten)]
@@ -29,10 +28,10 @@ pub(crate) struct LoopsArguments {
     /// Numbers of loops; the others are compared with the first.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u16).range(1..=64))]
     loops: Vec<u16>,
-    /// Numbers of clients, all loops' together; over HTTP each is a connection.
+    /// Numbers of clients of all loops together. Over HTTP each is a connection.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: Vec<u32>,
-    /// The time by which each sync takes longer.
+    /// The time by which each sync is delayed.
     #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "0s,30us,100us,2ms", value_parser = units::duration)]
     sync_delay: Vec<Duration>,
     /// Alternating rounds; medians over them count.

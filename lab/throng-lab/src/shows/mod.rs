@@ -1,5 +1,5 @@
-//! Seat reservations over HTTP on a journal: the highest rates with a p99 below 20 ms, closed loops, a hot show, one show
-//! alone, a cold start. With two journals, the second's figures are shown relative to the first's, from the same run.
+//! Seat reservations over HTTP on a journal: the highest rates with a p99 below 20 ms, closed loops, a hot show, one show alone, a cold start. With
+//! two journals, the second's figures are shown relative to the first's, from the same run.
 
 mod load;
 
@@ -31,8 +31,8 @@ const HOT_ROUNDS: usize = 5;
 pub(super) struct ShowsArguments {
     #[command(flatten)]
     common: Common,
-    /// Journals to measure, file:DIR or postgres://…; the first is what the others are held against. An embedded one in a
-    /// new directory, unless said otherwise. What is measured leaves shows behind in a journal that is named.
+    /// Journals to measure, file:DIR or postgres://…; the others are compared with the first. The default is an embedded one in a new directory. The
+    /// measurement leaves shows behind in a named journal.
     #[arg(long, value_name = "PLACE", value_delimiter = ' ')]
     journal: Vec<String>,
     /// The parts that are measured: open, closed, hot, one, cold.
@@ -41,7 +41,7 @@ pub(super) struct ShowsArguments {
     /// The time for which each rate and each loop is held.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     hold: Duration,
-    /// Shows that are reserved from.
+    /// Shows with seats to reserve.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..))]
     shows: u64,
     /// The rate of the runs with and without a hot show.
@@ -53,7 +53,7 @@ pub(super) struct ShowsArguments {
     /// Shows in the journal at the cold start.
     #[arg(long, default_value_t = 1_000_000)]
     cold_shows: u64,
-    /// Let the projection of available shows run, too: the original's figures are without.
+    /// Also run the projection of available shows. The original's figures are without it.
     #[arg(long)]
     projections: bool,
 }

@@ -39,7 +39,7 @@ const ADAPTIVE_AT: f64 = 10_000.0;
 pub(super) struct SkiersArguments {
     #[command(flatten)]
     common: Common,
-    /// The part between a ride and the read models. RabbitMQ and Redis are private ones, and have to be installed.
+    /// The parts between a ride and the read models. RabbitMQ and Redis are private servers and must be installed.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "embedded")]
     arrangements: Vec<Arrangement>,
     /// Clients: the threads of the three-phase client.
@@ -48,14 +48,14 @@ pub(super) struct SkiersArguments {
     /// Skiers; the rides are about 8 times as many.
     #[arg(long, default_value_t = 20_000)]
     skiers: u32,
-    /// Rides one commit may hold, about; `adaptive` is no limit but the engine's.
+    /// The approximate limit of rides in a commit; `adaptive` has only the engine's own limit.
     #[arg(long, value_delimiter = ',', default_value = "adaptive", value_parser = limit)]
     limits: Vec<Limit>,
-    /// Runs of each, on a new journal each; the middle one by throughput is shown.
+    /// Runs of each, each on a new journal. The one with the median throughput is shown.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Write pictures, as SVG: throughput over the limits to FILE, p99 over the limits to FILE with -p99 in its name; with a broker also what waits
-    /// in its queue (-queue) and its messages a second (-messages) over time, for which its management API runs beside it.
+    /// Write pictures as SVG: throughput over the limits to FILE, and p99 over the limits to FILE with -p99 in its name. With a broker also the
+    /// messages that wait in its queue (-queue) and its messages a second (-messages) over time. Its management API then runs, too.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }

@@ -43,17 +43,17 @@ const PRIVATE: &str = "postgres";
 pub(super) struct SurgeArguments {
     #[command(flatten)]
     common: Common,
-    /// A journal to measure beside the embedded ones: `postgres`, a private server started for the measurement, or one whose
-    /// place is named, file:DIR or postgres://…; what is measured stays there.
+    /// A journal to measure in addition to the embedded ones: `postgres`, a private server for the measurement, or the place of a journal, file:DIR
+    /// or postgres://…. The measurement's data stays there.
     #[arg(long, value_name = "PLACE")]
     journal: Vec<String>,
-    /// The failures that the embedded journal's commits survive: os, fsync; none with an empty text.
+    /// The failures that the embedded journal's commits survive: os, fsync. An empty text leaves this journal out.
     #[arg(long, value_delimiter = ',', default_value = "os,fsync")]
     durability: Vec<String>,
-    /// Closed populations: connections that ask again as soon as they are answered.
+    /// Closed populations: connections that send the next request as soon as they have an answer.
     #[arg(long, value_delimiter = ',', default_value = "256,1000,2000,5000,10000")]
     connections: Vec<usize>,
-    /// Open loads, by what a closed population of 256 gets.
+    /// Open loads, as multiples of what a closed population of 256 gets.
     #[arg(long, value_delimiter = ',', default_value = "0.5,1,2,5,10")]
     times: Vec<f64>,
     /// Connections of an open load.
@@ -68,10 +68,10 @@ pub(super) struct SurgeArguments {
     /// The protocol of the requests. Over HTTP/2 clients share connections; each has one request in flight.
     #[arg(long, value_enum, default_value = "http1")]
     transport: Transport,
-    /// Beside the requests, so many messages between entities are always under way: each is recorded, and sends the next.
+    /// The messages between entities that are always in flight beside the requests. Each is recorded and sends the next.
     #[arg(long, value_name = "MESSAGES", default_value_t = 0)]
     storm: u32,
-    /// Leave out the bare echo, which shows what the machine itself loses with more connections.
+    /// Leave out the bare echo, which shows the machine's own loss with more connections.
     #[arg(long)]
     no_echo: bool,
     /// The length of each load.

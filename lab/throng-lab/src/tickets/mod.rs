@@ -52,7 +52,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct TicketsArguments {
     #[command(flatten)]
     common: Common,
-    /// Milliseconds that the provider takes at most; half of it on average. Each is measured by itself.
+    /// The longest delays of the provider in milliseconds; the average is half of it. Each is measured by itself.
     #[arg(long, value_delimiter = ',', default_value = "0,100")]
     slow_ms: Vec<u64>,
     /// Concerts on sale. Each is measured by itself.

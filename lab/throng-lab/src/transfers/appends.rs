@@ -1,5 +1,4 @@
-//! Transfers as conditional appends to UmaDB: an event tagged with both accounts, if the sender has no event that the client
-//! does not know.
+//! Transfers as conditional appends to UmaDB: an event tagged with both accounts, if the sender has no event that the client does not know.
 //!
 //! The client reads nothing. It knows its own appends, and there are no others. A real client would read the sender's events first.
 

@@ -1,5 +1,4 @@
-//! Kills and power losses. Each client moves cents between two accounts of its own. Afterwards the accounts are compared with the
-//! answers.
+//! Kills and power losses. Each client moves cents between two accounts of its own. Afterwards the accounts are compared with the answers.
 
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
@@ -31,8 +30,8 @@ pub(super) fn accounts_of(client: u32) -> (u32, u32) {
     (2 * client + 1, 2 * client + 2)
 }
 
-/// The answers that the clients got. Each client writes only its own row. Meanwhile the thread that makes the fault reads the sum; it reads the
-/// rows after the clients have ended.
+/// The answers that the clients got. Each client writes only its own row. Meanwhile the thread that makes the fault reads the sum; it reads the rows
+/// after the clients have ended.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     acknowledged: [AtomicU64; CLIENTS as usize],

@@ -36,13 +36,13 @@ pub(crate) struct CapacityArgs {
     /// First rate [default: the plan's, or 100].
     #[arg(long, value_parser = values::rate)]
     from: Option<f64>,
-    /// No higher rate.
+    /// The highest rate to try.
     #[arg(long, value_parser = values::rate, default_value = "1000000")]
     to: f64,
     /// Go up by this much, instead of doubling and halving.
     #[arg(long, value_parser = values::rate)]
     step: Option<f64>,
-    /// End the search when the rate is known this well, in percent.
+    /// End the search when the rate is known this precisely, in percent.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     precision: f64,
     /// The time for which each rate is held, for a URL; a plan has its own time.
@@ -87,7 +87,7 @@ fn run_search(
         }
         let (report, trial) = tried;
         if report.ended == "stopped" {
-            break; // what it found by then is no answer
+            break; // an incomplete search has no answer
         }
         show(&trial);
         trials.push(trial);

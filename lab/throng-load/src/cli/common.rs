@@ -22,10 +22,10 @@ pub(crate) struct Common {
     /// Worker threads; one drives more than 100,000 requests a second.
     #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: u16,
-    /// Speak HTTP/2: negotiated with an https target, known of an http one.
+    /// Speak HTTP/2: negotiated with an https target, assumed of an http one.
     #[arg(long)]
     pub(crate) http2: bool,
-    /// Requests in flight on one connection of HTTP/2 at most, as far as the target allows [default: 1].
+    /// The most requests in flight on one connection of HTTP/2, as far as the target allows [default: 1].
     #[arg(long, value_name = "N", requires = "http2")]
     pub(crate) streams: Option<usize>,
     /// The longest time of a request [default: 10s, or as the plan says].
@@ -37,7 +37,7 @@ pub(crate) struct Common {
     /// Write the whole report as JSON to this file (`-`: standard output, instead of the text).
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write one CSV line a request to this file, and one a second to FILE.seconds.csv.
+    /// Write one CSV line for each request to this file, and one for each second to FILE.seconds.csv.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write the report as one self-contained page.

@@ -9,10 +9,10 @@ use crate::{Request, Target};
 /// The arguments of the request, for a URL.
 #[derive(Debug, Args)]
 pub(super) struct RequestArgs {
-    /// Method; POST where there is a body.
+    /// Method [default: GET, or POST with a body].
     #[arg(long, short = 'm')]
     method: Option<String>,
-    /// A header, `Name: value`; repeatable. `Content-Type: application/json` by itself where the body begins with { or [.
+    /// A header, `Name: value`; repeatable. `Content-Type: application/json` is added if the body begins with { or [.
     #[arg(long, short = 'H', value_parser = values::header)]
     header: Vec<(String, String)>,
     /// The request's body; `@FILE` reads it from a file.

@@ -12,7 +12,6 @@ use super::parser::Parser;
 use super::tls::{TlsClient, TlsSession};
 use crate::ErrorKind;
 
-/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionState {
     Closed,

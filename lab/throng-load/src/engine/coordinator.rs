@@ -48,8 +48,7 @@ struct Finished<S> {
     usage: ThreadUsage,
 }
 
-/// Drives `sources` against the target, with a worker thread for each. It ends when they are done, the time is up, or the run
-/// is stopped.
+/// Drives `sources` against the target, with a worker thread for each. It ends when they are done, the time is up, or the run is stopped.
 pub fn run<S: Source>(options: &Options, sources: Vec<S>) -> Result<Run<S>> {
     run_watched(options, sources, |_| {})
 }

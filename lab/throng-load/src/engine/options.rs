@@ -43,8 +43,8 @@ pub struct Options {
     pub connections_ahead: usize,
     /// The requests in flight on one connection of HTTP/1.1; more than 1 is pipelining.
     pub pipeline: usize,
-    /// The most streams (requests in flight) on one connection of HTTP/2, 1 to 1,024, as far as the target allows. `None` is HTTP/1.1.
-    /// HTTP/2 is negotiated with `https` targets in the handshake (ALPN), and assumed of `http` ones.
+    /// The most streams (requests in flight) on one connection of HTTP/2, 1 to 1,024, as far as the target allows. `None` is HTTP/1.1. HTTP/2 is
+    /// negotiated with `https` targets in the handshake (ALPN), and assumed of `http` ones.
     pub http2: Option<usize>,
     /// The time after which no new request is sent; `None` lasts until the sources are done.
     pub duration: Option<Duration>,

@@ -36,8 +36,8 @@ impl Poll {
 
     /// Waits at most this long. Afterwards `events` holds the ready sockets.
     ///
-    /// `epoll_wait` counts in milliseconds. If a request is due sooner, `ppoll` waits for the set as a whole, to the nanosecond.
-    /// That is one more system call, and it is made only while there is time to spare.
+    /// `epoll_wait` counts in milliseconds. If a request is due sooner, `ppoll` waits for the set as a whole, to the nanosecond. That is one more
+    /// system call, and it is made only while there is time to spare.
     pub(crate) fn wait(&mut self, nanos: u64) -> Result<()> {
         self.events.clear();
         let mut nanos = nanos;

@@ -1,5 +1,5 @@
-//! Looks up the target's name again during a run. It uses a thread of its own, because the system's resolver may take seconds. There is one lookup
-//! at a time, and at most one a second.
+//! Looks up the target's name again during a run. It uses a thread of its own, because the system's resolver may take seconds. There is one lookup at
+//! a time, and at most one a second.
 
 use std::io;
 use std::net::SocketAddr;

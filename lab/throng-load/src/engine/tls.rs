@@ -27,7 +27,6 @@ pub(crate) struct TlsClient {
     name: rustls::pki_types::ServerName<'static>,
 }
 
-/// A TLS connection.
 pub(crate) struct TlsSession {
     #[cfg(feature = "tls")]
     session: Box<rustls::ClientConnection>,

@@ -1,7 +1,7 @@
 //! A worker: one thread, one epoll set, its share of the connections, and one source.
 //!
-//! The inner loop costs one `recv` and one `send` for each request, and one `epoll_wait` for all available answers. Sockets are
-//! registered once. Requests are sent at once, and only bytes that the kernel does not take wait for writability.
+//! The inner loop costs one `recv` and one `send` for each request, and one `epoll_wait` for all available answers. Sockets are registered once.
+//! Requests are sent at once, and only bytes that the kernel does not take wait for writability.
 
 mod exchange;
 mod streams;
@@ -179,11 +179,10 @@ impl<S: Source> Worker<S> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Makes the connections that are wanted before the clock starts, so that no request pays for them. Failures are not counted: the
-    /// first request on the slot tries again.
+    /// Makes the connections that are wanted before the clock starts, so that no request pays for them. Failures are not counted: the first request
+    /// on the slot tries again.
     ///
-    /// It begins a few every millisecond, because a server's accept queue is short. If the queue is full, a connect is repeated only after
-    /// a second.
+    /// It begins a few every millisecond, because a server's accept queue is short. If the queue is full, a connect is repeated only after a second.
     pub(crate) fn connect_ahead(&mut self) -> Result<()> {
         let mut next = 0;
         let mut burst_nanos = 0;
@@ -331,8 +330,7 @@ impl<S: Source> Worker<S> {
         !self.source_done || !self.given_back.is_empty()
     }
 
-    /// Returns a slot with room for a request. Connected slots come first, so that there are only as many connections as the load
-    /// needs.
+    /// Returns a slot with room for a request. Connected slots come first, so that there are only as many connections as the load needs.
     fn take_free(&mut self) -> Option<usize> {
         while let Some(index) = self.free.pop_front() {
             if self.connections[index as usize].state != ConnectionState::Closed {

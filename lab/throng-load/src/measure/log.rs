@@ -10,8 +10,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// A log with a line for each request, as CSV: `start_ns,latency_ns,service_ns,status,error,class`.
 ///
-/// Each worker fills a buffer of its own. A full buffer is written as a whole, so lines of different workers mix only at the ends of
-/// buffers.
+/// Each worker fills a buffer of its own. A full buffer is written as a whole, so lines of different workers mix only at the ends of buffers.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
     file: Arc<Mutex<File>>,

@@ -116,7 +116,7 @@ impl Reader<'_> {
         if self.take('(') {
             let first = self.sum()?;
             let value = match word {
-                "floor" => (first + 1e-9).floor(), // 0.1 * 30 must be 3 whatever its last bit
+                "floor" => (first + 1e-9).floor(), // 0.1 * 30 must be 3 in spite of rounding
                 "ceil" => (first - 1e-9).ceil(),
                 "min" | "max" => {
                     if !self.take(',') {

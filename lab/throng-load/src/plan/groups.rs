@@ -1,5 +1,5 @@
-//! Members of aggregates in groups. A place in the order has an aggregate, a member and an action. Neighbours in a group hit the same
-//! aggregates within a short time, which makes the load concurrent.
+//! Members of aggregates in groups. A place in the order has an aggregate, a member and an action. Neighbours in a group hit the same aggregates
+//! within a short time, which makes the load concurrent.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -25,8 +25,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Returns aggregate, member and action at a place of the whole order. The groups follow each other. In a group the actions follow each
-    /// other, and each action visits all members of the group's aggregates.
+    /// Returns aggregate, member and action at a place of the whole order. The groups follow each other. In a group the actions follow each other,
+    /// and each action visits all members of the group's aggregates.
     pub(super) fn at(&self, place: u64) -> (u64, u64, usize) {
         let actions = self.actions.len() as u64;
         let whole = self.group * self.members * actions;

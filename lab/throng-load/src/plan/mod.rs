@@ -197,8 +197,7 @@ impl Plan {
         each.sum::<u64>().min(1024) as usize
     }
 
-    /// Runs the plan on `threads` workers. `options` are used except for the classes, and except for the connections if `connections`
-    /// is `None`.
+    /// Runs the plan on `threads` workers. `options` are used except for the classes, and except for the connections if `connections` is `None`.
     pub fn run(
         &self,
         mut options: Options,
@@ -236,8 +235,8 @@ impl Plan {
         Ok(report)
     }
 
-    /// Returns the part of a report that the open phases made. A search varies their rate. It does not judge requests that only prepare
-    /// something. `None` if all phases are of one kind.
+    /// Returns the part of a report that the open phases made. A search varies their rate. It does not judge requests that only prepare something.
+    /// `None` if all phases are of one kind.
     pub(crate) fn open_part(&self, report: &Report, target: &Target) -> Result<Option<Report>> {
         let (open, closed): (Vec<_>, Vec<_>) = self.file.phase.iter().partition(|phase| !phase.arrivals.is_empty());
         if open.is_empty() || closed.is_empty() {

@@ -283,7 +283,6 @@ impl PlanSource {
         }
     }
 
-    /// Writes the user's next request.
     fn write_request(&mut self, index: u32) -> u16 {
         let user = &mut self.users[index as usize];
         let phase = &self.plan.phases[user.phase];

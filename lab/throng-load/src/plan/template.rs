@@ -1,6 +1,5 @@
 //! Texts with `${name}` in them, which are parsed once and filled in for every request.
 
-/// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(Vec<u8>),

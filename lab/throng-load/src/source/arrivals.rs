@@ -45,8 +45,8 @@ impl Stage {
 
 /// The start times of requests (or users), in nanoseconds since the start of the run, never decreasing.
 ///
-/// Constant rates, ramps and steps are lists of [`Stage`]s. By default the arrivals are evenly spaced. [`Arrivals::poisson`] makes
-/// them independent of each other with the same mean rate.
+/// Constant rates, ramps and steps are lists of [`Stage`]s. By default the arrivals are evenly spaced. [`Arrivals::poisson`] makes them independent
+/// of each other with the same mean rate.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     stages: Vec<Stage>,

@@ -1,7 +1,7 @@
 //! Sources of requests: the pull model that drives a run.
 //!
-//! A worker asks its [`Source`] for a request when a connection is free, and passes it each answer. Everything else (open or
-//! closed arrivals, ordering, retries, checks) is decided by a source without I/O.
+//! A worker asks its [`Source`] for a request when a connection is free, and passes it each answer. Everything else (open or closed arrivals,
+//! ordering, retries, checks) is decided by a source without I/O.
 
 mod arrivals;
 mod closed;
@@ -17,8 +17,7 @@ use crate::ErrorKind;
 
 /// Chooses the requests of one worker and gets their outcomes.
 ///
-/// All times are nanoseconds since the start of the run. Methods are called from one thread and
-/// must not block.
+/// All times are nanoseconds since the start of the run. Methods are called from one thread and must not block.
 pub trait Source: Send {
     /// Returns the request for a free connection.
     ///

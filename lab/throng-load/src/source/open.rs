@@ -3,8 +3,8 @@ use crate::Request;
 
 /// The open model: requests start at the times of [`Arrivals`], even if the server falls behind.
 ///
-/// A request that finds no free connection waits. Its response time counts from its intended start (Gil Tene's correction of
-/// coordinated omission, as in wrk2).
+/// A request that finds no free connection waits. Its response time counts from its intended start (Gil Tene's correction of coordinated omission, as
+/// in wrk2).
 #[derive(Debug, Clone)]
 pub struct Open {
     request: Request,

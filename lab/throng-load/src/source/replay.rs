@@ -37,8 +37,8 @@ impl Trace {
 
     /// Appends a request (its whole bytes) and returns its index.
     ///
-    /// Requests of one `key` are sent one after another, each after the answer to the one before.
-    /// A request with an `offset` is not sent before that time of the replay.
+    /// Requests of one `key` are sent one after another, each after the answer to the one before. A request with an `offset` is not sent before that
+    /// time of the replay.
     pub fn push(&mut self, key: impl AsRef<[u8]>, offset: Option<Duration>, class: u16, request: &[u8]) -> usize {
         let number = self.keys.len() as u32;
         let key = match self.keys.get(key.as_ref()) {
@@ -104,8 +104,8 @@ struct Key {
 
 /// Replays a [`Trace`] over many connections and keeps the order within each key.
 ///
-/// At most one request of a key is in flight. A request whose key is busy is parked and does not hold up the later ones. Once
-/// `look_ahead` requests are parked, the replay waits. So it never runs further than that ahead of the slowest key.
+/// At most one request of a key is in flight. A request whose key is busy is parked and does not hold up the later ones. Once `look_ahead` requests
+/// are parked, the replay waits. So it never runs further than that ahead of the slowest key.
 pub struct OrderedReplay<F> {
     trace: Arc<Trace>,
     on_answer: F,

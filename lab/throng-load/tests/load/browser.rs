@@ -23,8 +23,8 @@ fn chromium() -> Option<String> {
 fn rendered(browser: &str, page: &str, hash: &str, width: u32) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.html");
-    // Errors and overflow become part of the document, so that a broken page cannot pass. The document gets the width too, because a browser's
-    // window has a least width.
+    // Errors and overflow become part of the document, so that a broken page cannot pass. The document gets the width too, because a browser's window
+    // has a least width.
     let watch = format!(
         "<style>html {{ width: {width}px }}</style>\
          <script>onerror = (message) => {{ document.title = 'ERROR ' + message }};\

@@ -11,8 +11,8 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// A client's socket with its two buffers.
 ///
-/// Both buffers are bounded. `input` holds less than one request (header and body limits) plus one read. `output` holds the
-/// answers to one read, since nothing is read while answers wait to be written.
+/// Both buffers are bounded. `input` holds less than one request (header and body limits) plus one read. `output` holds the answers to one read,
+/// since nothing is read while answers wait to be written.
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     /// The bytes read that are not yet a complete request.

@@ -10,8 +10,7 @@ pub const LOOPS_MAX: usize = 64;
 /// The connections that the kernel keeps until a loop accepts them.
 const BACKLOG: i32 = 4096;
 
-/// Listens on `address` with a socket for each loop (`SO_REUSEPORT` if more than one). Port 0 takes any free port, the same one
-/// for all.
+/// Listens on `address` with a socket for each loop (`SO_REUSEPORT` if more than one). Port 0 takes any free port, the same one for all.
 ///
 /// # Errors
 /// The number of loops is out of range, or the address is taken or not of this machine.

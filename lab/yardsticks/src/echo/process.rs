@@ -16,8 +16,8 @@ pub struct EchoProcess {
 impl EchoProcess {
     /// Starts `command` with the echo's options added to it, and waits until it listens.
     ///
-    /// `command` is the program that runs [`EchoArguments`](super::EchoArguments): the `echo` binary of this crate, or
-    /// a program with [`Yardstick`](crate::Yardstick) among its sub-commands:
+    /// `command` is the program that runs [`EchoArguments`](super::EchoArguments): the `echo` binary of this crate, or a program with
+    /// [`Yardstick`](crate::Yardstick) among its sub-commands:
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

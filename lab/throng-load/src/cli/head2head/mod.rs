@@ -39,7 +39,7 @@ pub(crate) struct HeadToHeadArgs {
     /// Requests a round [default: 1000].
     #[arg(long, short = 'n', conflicts_with = "duration")]
     requests: Option<u64>,
-    /// Load each target for so long a round, instead of a number of requests.
+    /// Load each target for this time in a round, instead of a number of requests.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     /// Requests at once, each on a connection of its own or on a stream of HTTP/2 [default: 1000].
@@ -48,7 +48,7 @@ pub(crate) struct HeadToHeadArgs {
     /// Rounds before those that count [default: 1].
     #[arg(long)]
     warmup: Option<u32>,
-    /// Rounds that count; below 3 nothing is said about a difference [default: 5].
+    /// Rounds that count. Fewer than 3 allow no statement about a difference [default: 5].
     #[arg(long)]
     rounds: Option<u32>,
     /// Take path and numbers from a plan, for example `primes`.

@@ -1,8 +1,7 @@
 //! HTTP/2 on one connection, sans I/O: the crate `h2` between two buffers.
 //!
-//! The worker's loop is the same as for HTTP/1.1. It reads the available bytes, passes them to the [`Session`], lets it work,
-//! ends the answered requests, and sends the session's output. `h2` needs no runtime for that, so requests are sent as punctually as those
-//! of HTTP/1.1.
+//! The worker's loop is the same as for HTTP/1.1. It reads the available bytes, passes them to the [`Session`], lets it work, ends the answered
+//! requests, and sends the session's output. `h2` needs no runtime for that, so requests are sent as punctually as those of HTTP/1.1.
 
 mod exchange;
 mod pipe;

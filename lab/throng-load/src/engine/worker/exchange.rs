@@ -66,7 +66,7 @@ impl<S: Source> Worker<S> {
     pub(super) fn ready(&mut self, number: u64, flags: EventFlags) {
         let index = (number & 0xffff_ffff) as usize;
         if self.connections[index].generation != (number >> 32) as u32 {
-            return; // of an earlier socket in this slot
+            return; // an event of an earlier socket in this slot
         }
         match self.connections[index].state {
             ConnectionState::Connecting if self.connections[index].http2.is_none() => self.finish_connect(index),

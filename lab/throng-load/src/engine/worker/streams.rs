@@ -43,7 +43,7 @@ impl<S: Source> Worker<S> {
                 sent = connection.transmit(&self.frames);
                 self.frames.clear();
             } else {
-                sent = Sent::Partly; // the session writes on when that is gone, so what waits is bounded
+                sent = Sent::Partly; // the session continues once these bytes are sent, so the waiting bytes are bounded
             }
             if sent != Sent::All || !session.wants_work() {
                 break;
