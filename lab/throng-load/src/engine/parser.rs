@@ -145,7 +145,7 @@ impl Parser {
         }
     }
 
-    /// Ends the input, because the peer has closed. Returns an answer whose length is told by that end.
+    /// Returns the answer that ends because the peer has closed, or `None` if its length was told otherwise.
     pub(crate) fn closed(&self) -> Option<Answer<'_>> {
         (self.stage == Stage::ToClose).then(|| self.answer())
     }

@@ -483,7 +483,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Gives up requests and connects past their deadlines, and finds the next deadline.
+    /// Handles the connections past their deadlines, and finds the next deadline.
     fn scan(&mut self, now: u64) {
         self.scan_nanos = now.saturating_add(self.orders.request_timeout_nanos).saturating_add(1);
         for index in 0..self.connections.len() {

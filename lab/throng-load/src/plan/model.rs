@@ -23,7 +23,7 @@ pub(crate) struct PlanFile {
     /// The seed. With a seed, every run draws the same values. Without one (or with 0), each run draws others, so that it creates new things.
     #[serde(default)]
     pub(crate) seed: u64,
-    /// The variables. A plan for head-to-head or replay has a table of its own instead of phases.
+    /// The plan's variables and their values. A head-to-head plan has `head2head` instead of phases.
     #[serde(default)]
     pub(crate) variables: BTreeMap<String, f64>,
     #[serde(default)]
