@@ -5,17 +5,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-/// Connections that may wait to be accepted: a thousand come at once.
+/// The connections that may wait to be accepted: a thousand arrive at once.
 const BACKLOG: i32 = 4096;
 
-/// Returns the number of threads that serve: `THREADS`, or one a core.
+/// Returns the number of serving threads: `THREADS`, or one for each core.
 #[must_use]
 pub fn threads() -> usize {
     let given = std::env::var("THREADS").ok().and_then(|text| text.parse().ok());
     given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Listens at port `PORT` of 127.0.0.1, or 8080; several sockets may share it. Within a runtime.
+/// Listens on `PORT` of 127.0.0.1, by default 8080. Several sockets may share the port. Needs a tokio runtime.
 ///
 /// # Errors
 /// The port is no number, or cannot be listened on.
@@ -32,7 +32,7 @@ pub fn listen() -> anyhow::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into())?)
 }
 
-/// The count a path asks for, if it is one.
+/// Returns the count that a path contains, if it is a number.
 #[must_use]
 pub fn count(text: &str) -> Option<usize> {
     text.parse().ok().filter(|n| *n <= primes::MOST)

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum EngineAnswer {
     Value(Value),
-    /// An error, in the original's words.
+    /// An error, in the words of the original engine.
     Error(String),
 }
 
@@ -24,11 +24,11 @@ impl std::fmt::Display for EngineAnswer {
     }
 }
 
-/// A pico that was made for this run.
+/// A pico made for this run.
 pub(crate) struct Engine {
     base: String,
     agent: ureq::Agent,
-    /// A channel of the pico that lets everything through.
+    /// The channel that allows every event and query.
     eci: String,
 }
 
@@ -71,7 +71,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Installs a ruleset, or says why it cannot be.
+    /// Installs a ruleset. Returns the reason if the engine refuses it.
     pub(crate) fn install(&self, url: &str) -> anyhow::Result<Option<String>> {
         Ok(
             match self.event("wrangler", "install_ruleset_request", &json!({ "url": url }))? {
@@ -86,7 +86,7 @@ impl Engine {
             .map(drop)
     }
 
-    /// Sends an event and returns its directives, without what is another one's in each engine.
+    /// Sends an event and returns its directives, without parts that differ between any two engines.
     pub(crate) fn event(&self, domain: &str, name: &str, attributes: &Value) -> anyhow::Result<EngineAnswer> {
         let answer = answer(self.post(&format!("/c/{}/event-wait/{domain}/{name}", self.eci), attributes)?);
         Ok(match answer {
@@ -118,7 +118,7 @@ impl Engine {
 fn read(url: &str, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> anyhow::Result<Value> {
     let mut response = response.with_context(|| url.to_owned())?;
     let text = response.body_mut().read_to_string().with_context(|| url.to_owned())?;
-    // The original answers what is undefined with nothing.
+    // The original returns an undefined value as an empty text.
     match text.as_str() {
         "" => Ok(Value::Null),
         text => serde_json::from_str(text).with_context(|| format!("{url} answers no JSON: {text}")),
@@ -132,7 +132,7 @@ fn answer(value: Value) -> EngineAnswer {
     }
 }
 
-/// The original gives every event and query the header fields of its request.
+/// Removes the header fields of the request, which the original adds to every event and query.
 fn without_headers(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {

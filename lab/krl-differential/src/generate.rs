@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 const GRAMMAR: &str = include_str!("grammar.txt");
-/// Beyond it the first alternative is taken.
+/// The depth beyond which the first alternative is taken.
 const DEPTH_MAX: u32 = 9;
 
-/// Makes texts of the grammar, with the same seed the same ones.
+/// Makes texts of a grammar. The same seed makes the same texts.
 pub(crate) struct Generator {
     random: fastrand::Rng,
     alternatives: HashMap<&'static str, Vec<String>>,
@@ -19,7 +19,7 @@ impl Generator {
         let mut texts: Vec<(&str, String)> = Vec::new();
         for line in GRAMMAR.lines().filter(|line| !line.starts_with('#')) {
             match (line.split_once(" = "), texts.last_mut()) {
-                // An indented line goes on with the one before it.
+                // An indented line continues the line before it.
                 (_, Some((_, text))) if line.starts_with(' ') => *text += &format!(" {}", line.trim()),
                 (Some((name, text)), _) => texts.push((name, text.to_owned())),
                 _ => {}
@@ -35,7 +35,7 @@ impl Generator {
         }
     }
 
-    /// A text of this name.
+    /// Returns a random text for a rule of the grammar.
     pub(crate) fn text(&mut self, name: &str) -> String {
         self.expanded(name, 0)
     }

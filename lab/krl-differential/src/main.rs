@@ -1,14 +1,17 @@
-//! Random rulesets run on two engines of picos, pico-engine 1.x and this one: what they answer has to be the same.
+//! Runs random rulesets on two pico engines, pico-engine 1.x and this one, and compares their answers.
 //!
-//! Both engines run already, on this machine, and may load `file:` URLs below one directory. Everything goes over HTTP, as clients do it:
+//! Both engines already run on this machine and may load `file:` URLs below one directory. All requests go over HTTP, as those of clients do:
 //!
 //! ```text
 //! cargo run -p krl-differential -- --original http://localhost:3000 --engine http://localhost:8080 --directory /tmp/rulesets
 //! ```
 //!
-//! `--expressions` are functions of one expression each, `--selects` rules with a random event expression, `--sequences` rulesets with variables,
-//! loops, guards and raised events. Where both fail, only the words can differ: these are counted and, with `--words`, told. The same `--seed`
-//! makes the same rulesets. The exit code is 1 if an outcome differs.
+//! - `--expressions`: functions of one expression each.
+//! - `--selects`: rules with a random event expression.
+//! - `--sequences`: rulesets with variables, loops, guards and raised events.
+//!
+//! If both engines fail, only the words of the error may differ. These cases are counted and, with `--words`, printed. The same `--seed` makes the
+//! same rulesets. The exit code is 1 if an outcome differs.
 
 mod engine;
 mod generate;
@@ -42,7 +45,7 @@ struct Arguments {
     /// The number of rulesets that take 30 events each.
     #[arg(long, default_value_t = 50)]
     sequences: usize,
-    /// Also tells where only the words of an error differ.
+    /// Also prints the cases where only the words of an error differ.
     #[arg(long)]
     words: bool,
 }

@@ -1,4 +1,4 @@
-//! Asks both engines the same and compares.
+//! Asks both engines the same questions and compares the answers.
 
 use crate::{
     Arguments,
@@ -8,7 +8,7 @@ use crate::{
 use anyhow::Context as _;
 use std::{fs, path::PathBuf, time::SystemTime};
 
-/// Expressions of a ruleset, each the result of a function.
+/// The expressions in one ruleset; each is the result of a function.
 const BATCH: usize = 100;
 
 /// Counts the questions to both engines, and the answers that differed.
@@ -16,7 +16,7 @@ const BATCH: usize = 100;
 pub(crate) struct Counted {
     pub(crate) asked: usize,
     pub(crate) differing: usize,
-    /// Both failed, in other words.
+    /// Both failed, with different words.
     pub(crate) in_words: usize,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Run {
     /// The name of this run's rulesets.
     name: String,
     rulesets: usize,
-    /// The ruleset of before, for the next one goes alone.
+    /// The ruleset installed last. It is removed before the next one is installed.
     installed: Option<String>,
     words: bool,
     generator: Generator,
@@ -59,7 +59,7 @@ impl Run {
         Ok(std::mem::take(&mut self.counted))
     }
 
-    /// Asks for some expressions; where an engine refuses their ruleset, for fewer at once.
+    /// Asks for several expressions at once. If an engine refuses their ruleset, it asks for fewer at once.
     fn batch(&mut self, expressions: &[String]) -> anyhow::Result<()> {
         let names: Vec<String> = (0..expressions.len()).map(|place| format!("f{place}")).collect();
         let functions = names.iter().zip(expressions);
@@ -84,7 +84,7 @@ impl Run {
         Ok(())
     }
 
-    /// Random events to rulesets of a kind; after each the variables are compared, too, if the ruleset has any.
+    /// Sends random events to rulesets of one kind. After each event it also compares the ruleset's variables, if it has any.
     pub(crate) fn events(&mut self, kind: &str, count: usize) -> anyhow::Result<Counted> {
         for _ in 0..count {
             let source = self.generator.text(kind);
@@ -104,7 +104,7 @@ impl Run {
         Ok(std::mem::take(&mut self.counted))
     }
 
-    /// Installs a ruleset in both: its id, and the domain of its events.
+    /// Installs a ruleset in both engines. Returns its id and the domain of its events.
     fn install(&mut self, source: &str, is_single: bool) -> anyhow::Result<Option<(String, String)>> {
         if let Some(rid) = self.installed.take() {
             self.original.uninstall(&rid)?;

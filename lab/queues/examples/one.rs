@@ -1,4 +1,4 @@
-//! Runs a single way, for a profiler: `cargo run --release -p queues --example one -- "throng adaptive" [once | TRADES A SECOND]`.
+//! Runs one candidate, for a profiler: `cargo run --release -p queues --example one -- "throng adaptive" [once | TRADES A SECOND]`.
 
 use queues::{Candidate, Level, Surge, Task};
 use std::{env, process::ExitCode, time::Duration};

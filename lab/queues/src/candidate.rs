@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, marker::PhantomData};
 use throng_queue::HandOver;
 
-/// A way to hand trades over.
+/// A queue, and the way trades are passed through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Candidate {
-    /// The batching queue as it is by default.
+    /// The batching queue with its default settings.
     Adaptive,
     /// The batching queue with batches of a fixed number of items.
     Every(usize),
     /// A rival, one item at a time.
     Single(Rival),
-    /// A rival with arrays of so many items, recycled.
+    /// A rival with recycled arrays of this many items.
     Arrays(Rival, usize),
 }
 
-/// A channel of somebody else's.
+/// A channel from another crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rival {
     /// The bounded channel of `crossbeam-channel`.
@@ -33,12 +33,12 @@ pub enum Rival {
     Flume,
     /// The bounded channel of `kanal`.
     Kanal,
-    /// tokio's mpsc, used from threads.
+    /// The mpsc channel of tokio, used from threads.
     Tokio,
 }
 
 impl Rival {
-    /// All of them.
+    /// All rivals.
     pub const ALL: [Self; 4] = [Self::Crossbeam, Self::Flume, Self::Kanal, Self::Tokio];
 
     fn name(self) -> &'static str {
@@ -62,7 +62,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// A measurement of any way.
+/// Runs the measurements on any [`Way`].
 trait Measure {
     type Figures;
     fn of(&self, way: &impl Way) -> Self::Figures;
@@ -83,7 +83,7 @@ impl Measure for Level {
 }
 
 impl Candidate {
-    /// The batching queue and its rivals; arrays as large as its full batches.
+    /// Returns the batching queue and its rivals. Their arrays are as large as its full batches.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let ours = [

@@ -1,4 +1,4 @@
-//! The rivals: one trade at a time, and as arrays.
+//! The rival channels, with one trade at a time and with arrays of trades.
 
 use crate::{
     Trade,
@@ -10,15 +10,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A bounded channel of somebody else's.
+/// A bounded channel from another crate.
 pub(crate) trait Channel: Send + 'static {
     type Sender<T: Send + 'static>: Clone + Send + 'static;
     type Receiver<T: Send + 'static>: Send + 'static;
 
     fn bounded<T: Send + 'static>(capacity: usize) -> (Self::Sender<T>, Self::Receiver<T>);
-    /// Waits for room; the receiver lives as long as there are senders.
+    /// Waits for room. The receiver exists as long as there are senders.
     fn send<T: Send + 'static>(sender: &Self::Sender<T>, item: T);
-    /// Waits for an item; `None` when the senders are gone.
+    /// Waits for an item. Returns `None` once all senders are dropped.
     fn receive<T: Send + 'static>(receiver: &mut Self::Receiver<T>) -> Option<T>;
 }
 
@@ -68,7 +68,7 @@ impl Channel for Tokio {
     }
 }
 
-/// Each trade on its own.
+/// Sends each trade on its own.
 pub(crate) struct Single<C>(pub(crate) PhantomData<C>);
 
 pub(crate) struct SingleSender<C: Channel>(C::Sender<Trade>);
@@ -106,10 +106,10 @@ impl<C: Channel> Receiving for SingleReceiver<C> {
     }
 }
 
-/// Arrays of so many trades, whose memory goes back to the senders.
+/// Sends arrays of this many trades and returns their memory to the senders.
 pub(crate) struct Arrays<C>(pub(crate) usize, pub(crate) PhantomData<C>);
 
-/// A sender on cache lines of its own, like that of the batching queue: it is written with every trade.
+/// A sender on cache lines of its own, like that of the batching queue, because each trade writes to it.
 #[repr(align(128))]
 pub(crate) struct ArraySender<C: Channel> {
     sender: C::Sender<Vec<Trade>>,

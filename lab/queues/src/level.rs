@@ -1,4 +1,4 @@
-//! A level: threads send by a timetable.
+//! Level load: threads send at fixed times.
 
 use crate::{
     Trade,
@@ -12,41 +12,41 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Senders that send on time, whatever becomes of it (an open model).
+/// Senders that send on time even if the queue falls behind (an open model).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// Trades a second, of all senders together.
+    /// Trades a second of all senders together.
     pub rate: f64,
     /// The number of threads that send.
     pub threads: u32,
-    /// The time for which they send.
+    /// The duration of sending.
     pub lasts: Duration,
 }
 
-/// The figures reached.
+/// The measured figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Trades received, all that were sent.
+    /// The number of trades received, which is the number sent.
     pub items: u64,
-    /// Trades a second, over the time until the last was received.
+    /// Trades a second, until the last trade was received.
     pub rate: f64,
-    /// The time from sending to the look, in nanoseconds, that half of the trades keep.
+    /// The median time from sending a trade to looking at it, in nanoseconds.
     pub p50_nanos: u64,
-    /// The time that 99 in 100 trades keep.
+    /// The 99th percentile of this time, in nanoseconds.
     pub p99_nanos: u64,
-    /// Trades in a batch, in the mean.
+    /// The mean number of trades in a batch.
     pub batch_items: f64,
-    /// CPU time a trade, in nanoseconds: sending, receiving and keeping time.
+    /// The CPU time a trade in nanoseconds: sending, receiving and reading the clock.
     pub cpu_nanos: f64,
 }
 
-/// A sender that has nothing due sleeps at least so long: what became due meanwhile it sends in one go.
+/// The shortest sleep of a sender that has nothing due. Afterwards it sends in one go what became due meanwhile.
 const NAP_MIN: Duration = Duration::from_micros(50);
 
-/// The trades of a long batch that are timed, in even steps.
+/// The number of trades that are timed in a long batch, at even distances.
 const TIMED_A_BATCH: usize = 16;
 
-/// Longer than any wait in here.
+/// A time longer than any wait in a measurement.
 const NANOS_MAX: u64 = 100_000_000_000;
 
 pub(crate) fn level(way: &impl Way, level: &Level) -> Figures {
@@ -74,7 +74,7 @@ pub(crate) fn level(way: &impl Way, level: &Level) -> Figures {
         .map(|number| {
             let mut sender = sender.clone();
             let lasts = level.lasts;
-            // Senders take turns rather than send at the same moments.
+            // The senders start at different moments, so that they do not send at the same time.
             let begins = Duration::from_secs_f64(f64::from(number) / level.rate);
             thread::spawn(move || on_time(&mut sender, each, begun + begins, begun, lasts))
         })
@@ -97,7 +97,7 @@ pub(crate) fn level(way: &impl Way, level: &Level) -> Figures {
     }
 }
 
-/// Sends what is due until the time is over; how many that were. A trade is stamped when it is sent, not when it was due.
+/// Sends what is due until the time is over, and returns the number of trades sent. A trade's stamp is the time when it is sent, not when it was due.
 fn on_time(sender: &mut impl Sending, rate: f64, begins: Instant, epoch: Instant, lasts: Duration) -> u64 {
     let mut sent = 0_u64;
     loop {
@@ -106,7 +106,7 @@ fn on_time(sender: &mut impl Sending, rate: f64, begins: Instant, epoch: Instant
         if running >= lasts {
             return sent;
         }
-        // The first is due at the beginning. Stamped anew every thousand, so that a sender that is behind stays honest.
+        // The first trade is due at the beginning. The stamp is renewed every thousand trades, so that it stays true for a sender that is late.
         let due = (running.as_secs_f64() * rate) as u64 + u64::from(now >= begins);
         let burst = due.saturating_sub(sent).min(1_000);
         let stamp = nanos_since(epoch);

@@ -1,13 +1,13 @@
-//! The batching queue and its rivals under the same load, each way counted honestly: every item is received, every thread is
-//! joined, the sum is checked, and the clock stops after the last item.
+//! The batching queue and its rivals under the same load. Each measurement receives every item, joins every thread and checks the sum. The clock
+//! stops after the last item.
 //!
-//! - [`surge`]: rounds of threads that send as fast as they can to one receiver, the classic "100 million messages" test; and
-//!   the [ceiling](surge::ceiling), the same work without a hand-off.
-//! - [`level`]: senders with a timetable, from a quiet moment to more than the machine can do: the rate that was kept, the time
-//!   from hand to hand, the CPU it took.
+//! - [`surge`]: rounds of threads that send as fast as they can to one receiver, the classic "100 million messages" test. Its
+//!   [ceiling](surge::ceiling) is the same work without a hand-off.
+//! - [`level`]: senders with a timetable, from a low rate to more than the machine can do. It measures the rate reached, the time from sender to
+//!   receiver, and the CPU time.
 //!
-//! Only ratios taken in one run mean something. [`Task`] is one measurement; a benchmark program runs each in a process of its
-//! own, so that the peak of memory is this way's and nobody else's.
+//! Only ratios taken in one run mean something. [`Task`] is one measurement. A benchmark program runs each in a process of its own, so that the peak
+//! of memory belongs to this measurement alone.
 
 mod candidate;
 mod channels;
@@ -26,14 +26,14 @@ use serde::{Deserialize, Serialize};
 /// A trade: a name and an amount, 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trade {
-    /// The company's symbol, with zeros behind it.
+    /// The company's symbol, filled up with zeros.
     pub name: [u8; 8],
-    /// The amount; in a [`Level`] the time it was sent, in nanoseconds since the beginning.
+    /// The amount. In a [`Level`] it is the time of sending, in nanoseconds since the beginning.
     pub amount: u64,
 }
 
 impl Trade {
-    /// A trade of so many shares.
+    /// Returns a trade of this many shares.
     #[must_use]
     #[inline]
     pub fn of(amount: u64) -> Self {
@@ -44,7 +44,7 @@ impl Trade {
     }
 }
 
-/// A queue in one arrangement.
+/// A measurement, with its load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
     /// The work without a hand-off.
@@ -58,14 +58,14 @@ pub enum Task {
 /// The outcome of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The figures of the ceiling and of a surge.
+    /// The figures of the ceiling or a surge.
     Surge(surge::Figures),
     /// The figures of a level.
     Level(level::Figures),
 }
 
 impl Task {
-    /// Measures, in this process.
+    /// Runs the measurement in this process.
     #[must_use]
     pub fn run(&self) -> Outcome {
         match self {

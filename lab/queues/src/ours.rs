@@ -6,7 +6,7 @@ use crate::{
 };
 use throng_queue::{HandOver, Options, Receiver, Sender, bounded};
 
-/// The batching queue with batches of at most 1,000, handed over in this manner.
+/// The batching queue with batches of at most 1,000 items and this [`HandOver`].
 pub(crate) struct Ours(pub(crate) HandOver);
 
 const ALIVE: &str = "the receiver lives until the last sender is gone";

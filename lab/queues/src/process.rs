@@ -1,9 +1,9 @@
-//! The time that this process has used.
+//! CPU time and memory of this process.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::{fs, time::Duration};
 
-/// CPU time of all threads so far.
+/// Returns the CPU time of all threads so far.
 pub(crate) fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
@@ -13,7 +13,7 @@ pub(crate) fn cpu() -> Duration {
     }
 }
 
-/// The most memory that was resident at once, in bytes; 0 where the system does not tell.
+/// Returns the peak of resident memory in bytes, or 0 if the system does not tell it.
 pub(crate) fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

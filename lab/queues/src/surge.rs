@@ -1,4 +1,4 @@
-//! A surge: threads send as fast as they can.
+//! Surge load: threads send as fast as they can.
 
 use crate::{
     Trade,
@@ -17,15 +17,15 @@ use std::{
 /// The size of a surge. The default is the classic test: 76 rounds of 6 threads with 220,000 trades each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Surge {
-    /// Rounds that are timed; each starts its threads anew and joins them.
+    /// The most timed rounds. Each starts new threads and joins them.
     pub rounds: u32,
-    /// Senders a round.
+    /// The number of senders in a round.
     pub threads: u32,
-    /// Trades a sender.
+    /// The number of trades of each sender.
     pub trades: u32,
-    /// True if a sender gives its trades in one call, as an iterator, rather than with a call each.
+    /// True if a sender passes all its trades in one call, as an iterator, instead of one call a trade.
     pub at_once: bool,
-    /// No round begins after so long.
+    /// The time after which no further round begins.
     pub limit: Duration,
 }
 
@@ -41,37 +41,37 @@ impl Default for Surge {
     }
 }
 
-/// The figures reached.
+/// The measured figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Trades received, all that were sent.
+    /// The number of trades received, which is the number sent.
     pub items: u64,
-    /// The time from the first thread's start to the end of the last, the receiver's.
+    /// The time from the start of the first thread to the end of the last, the receiver.
     pub elapsed: Duration,
-    /// CPU time of the process meanwhile.
+    /// The CPU time of the process during `elapsed`.
     pub cpu: Duration,
-    /// Peak of resident memory, in bytes, program included.
+    /// The peak of resident memory of the whole process, in bytes.
     pub peak_bytes: u64,
 }
 
 impl Figures {
-    /// Trades a second.
+    /// Returns the trades a second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.items as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// CPU time a trade, in nanoseconds.
+    /// Returns the CPU time a trade, in nanoseconds.
     #[must_use]
     pub fn cpu_nanos(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.items as f64
     }
 }
 
-/// Shares in every trade.
+/// The shares in every trade.
 const AMOUNT: u64 = 100;
 
-/// The receiver's work: count the trades, add up the amounts.
+/// The receiver's work: it counts the trades and adds up the amounts.
 #[derive(Default)]
 struct Sums {
     trades: u64,
@@ -94,10 +94,10 @@ impl Sums {
     }
 }
 
-/// The rounds through a queue, after one that nobody times: by then its memory is there, for it as for the ceiling's.
+/// Runs the rounds through a queue, after one round that is not timed. That round allocates the queue's memory, as is done for the ceiling.
 ///
 /// # Panics
-/// Panics if anything sent was not received exactly once.
+/// Panics if a trade was not received exactly once.
 pub(crate) fn surge(way: &impl Way, surge: &Surge) -> Figures {
     let (sender, mut receiver) = way.open();
     let warm_up = u64::from(surge.threads) * u64::from(surge.trades);
@@ -133,7 +133,7 @@ pub(crate) fn surge(way: &impl Way, surge: &Surge) -> Figures {
     }
 }
 
-/// Starts a round's threads and waits for their end; how many trades they sent.
+/// Starts a round's threads, waits for their end and returns the number of trades they sent.
 fn round(sender: &impl Sending, surge: &Surge) -> u64 {
     let threads: Vec<_> = (0..surge.threads)
         .map(|_| {
@@ -156,12 +156,12 @@ fn round(sender: &impl Sending, surge: &Surge) -> u64 {
     trades.sum()
 }
 
-/// Items the ceiling's thread writes before it reads them.
+/// The items that the ceiling's thread writes before it reads them.
 const CEILING_ITEMS: usize = 1_000;
 
-/// The same work without a hand-off: one thread writes trades into an array of 1,000, as a sender does, adds them up from
-/// there, as the receiver does, and begins anew. It shares nothing, waits for nobody and stays in its core's cache. A queue
-/// has a second core for the receiver's half, and may in principle be faster; what it pays is what the cores tell each other.
+/// Does the same work without a hand-off. One thread writes 1,000 trades into an array, as a sender does. Then it adds them up, as the receiver does,
+/// and starts again. It shares nothing, never waits and stays in its core's cache. A queue has a second core for the receiver's half, so it may in
+/// principle be faster. Its cost is the communication between the cores.
 #[must_use]
 pub fn ceiling(surge: &Surge) -> Figures {
     let mut items = Vec::with_capacity(CEILING_ITEMS);

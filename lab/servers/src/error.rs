@@ -1,24 +1,24 @@
-//! Why a server cannot be had.
+//! The reasons why a server is not available.
 
 use std::io;
 
-/// Why a server cannot be had, and what to do.
+/// The reason why a server is not available, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server's programs are not on this machine.
     #[error("there is no {program} here (looked in {looked}); install it: {install}")]
     Missing {
-        /// The program looked for.
+        /// The program that was looked for.
         program: &'static str,
-        /// The places that were looked at.
+        /// The places that were searched.
         looked: String,
         /// The command that installs it.
         install: &'static str,
     },
-    /// A file or a process.
+    /// An operation on a file or a process failed.
     #[error("{doing} failed: {source}")]
     Io {
-        /// The attempt.
+        /// The operation.
         doing: String,
         /// The error of the system.
         source: io::Error,
@@ -28,15 +28,15 @@ pub enum Error {
     Failed {
         /// The program's name.
         program: &'static str,
-        /// The text of the program.
+        /// The output of the program.
         said: String,
     },
-    /// The server was started and takes no connections.
+    /// The server was started, but takes no connections.
     #[error("{program} does not answer after {seconds} s; its log ends: {said}")]
     Silent {
         /// The program's name.
         program: &'static str,
-        /// The length of the wait.
+        /// The duration of the wait.
         seconds: u64,
         /// The end of its log.
         said: String,

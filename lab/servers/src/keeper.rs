@@ -1,4 +1,4 @@
-//! A server process with its directory, watched over by a shell that outlives its starter.
+//! A server process with its directory, watched by a shell that outlives the process that started it.
 
 use crate::{Error, programs::User};
 use std::{
@@ -8,11 +8,11 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
-/// Ends with its standard input: `stop SIGNAL` ends the server by that signal and keeps the directory, the end of the
-/// input (whoever wanted the server is gone, however that came) ends it by `$2` and removes the directory. A server that was stopped by SIGSTOP
-/// goes on to its end.
+/// The watching shell ends with its standard input. A line `stop SIGNAL` ends the server by that signal and keeps the directory. The end of the input
+/// means that the owner is gone for any reason; it ends the server by `$2` and removes the directory. A server that was stopped by SIGSTOP is
+/// continued, so that it can end.
 ///
-/// The server's own output goes to `$1/log`; `$1/ended` is there once it has ended, also by itself.
+/// The server's own output goes to `$1/log`. The file `$1/ended` exists once the server has ended, also if it ended by itself.
 const SCRIPT: &str = r#"
 directory=$1; last=$2; shift 2
 rm -f "$directory/ended"
@@ -32,7 +32,7 @@ wait
 rm -rf "$directory"
 "#;
 
-/// A directory of a server, removed with it.
+/// The directory of a server. Dropping it removes the directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -58,7 +58,7 @@ impl Directory {
         &self.path
     }
 
-    /// A file of it that only the server reads.
+    /// Writes a file in the directory that only the server can read.
     pub(crate) fn secret(&self, name: &Path, text: &str) -> Result<(), Error> {
         use std::os::unix::fs::{PermissionsExt as _, chown};
         let path = self.path.join(name);
@@ -71,12 +71,12 @@ impl Directory {
         }
     }
 
-    /// The id of the server's process.
+    /// Returns the id of the server's process.
     pub(crate) fn process_id(&self) -> Option<u32> {
         fs::read_to_string(self.path.join("pid")).ok()?.trim().parse().ok()
     }
 
-    /// The end of the server's log, for an error's sentence.
+    /// Returns the end of the server's log, for an error message.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(self.path.join("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
@@ -87,12 +87,12 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Also when the shell was faster.
+        // Fails if the shell has removed it already.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     shell: Child,
@@ -100,9 +100,9 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a program with these arguments, as the directory's user.
+    /// Starts a program with these arguments as the directory's user.
     pub(crate) fn start(directory: &Directory, last_signal: &str, command: &[String]) -> Result<Self, Error> {
-        // Of the server before.
+        // Left by the server that ran before.
         let _ = fs::remove_file(directory.path.join("ended"));
         let mut shell = Command::new("/bin/sh");
         shell
@@ -114,7 +114,7 @@ impl Keeper {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // A group of its own: an interrupt at the terminal is for the test, the server ends by the pipe.
+        // A process group of its own: an interrupt at the terminal ends only the test. The pipe then ends the server.
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         let mut shell = User::of(directory.user, &mut shell)
             .spawn()
@@ -125,15 +125,15 @@ impl Keeper {
         })
     }
 
-    /// Has the server ended by itself?
+    /// Returns true if the server has ended by itself.
     pub(crate) fn has_ended(&mut self, directory: &Directory) -> bool {
         directory.path.join("ended").exists() || matches!(self.shell.try_wait(), Ok(Some(_)))
     }
 
-    /// Ends the server by a signal and waits for its end; the directory stays.
+    /// Ends the server by a signal and waits for its end. The directory stays.
     pub(crate) fn stop(mut self, signal: &str) {
         if let Some(mut input) = self.input.take() {
-            // A shell that has gone has ended the server.
+            // Fails if the shell has ended; then it has ended the server, too.
             let _ = writeln!(input, "{signal}");
         }
         let _ = self.shell.wait();

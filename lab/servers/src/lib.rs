@@ -1,5 +1,5 @@
-//! Private servers for tests and measurements: each in a temporary directory, on a free port of the loopback, gone with
-//! whoever started it.
+//! Private servers for tests and measurements. Each has a temporary directory and a free port of the loopback, and ends with the process that started
+//! it.
 //!
 //! ```no_run
 //! let server = servers::Postgres::start(servers::PostgresOptions::default())?;
@@ -7,9 +7,9 @@
 //! # Ok::<(), servers::Error>(())
 //! ```
 //!
-//! A server is watched over by a small shell that reads from a pipe. However the process that started it ends, also by
-//! `kill -9`, the pipe closes, the shell ends the server and removes its directory. A server that cannot be had is an
-//! [`Error`] with one sentence that says what to do, never a skipped test.
+//! A small shell watches each server and reads from a pipe. The pipe closes however the process that started it ends, also by `kill -9`. Then the
+//! shell ends the server and removes its directory. A server that is not available is an [`Error`] with one sentence that says what to do, never a
+//! skipped test.
 
 mod error;
 mod keeper;

@@ -1,4 +1,4 @@
-//! Ports for servers that are told theirs before they start.
+//! Free ports for servers that need to know their port before they start.
 
 use crate::Error;
 use std::{
@@ -8,16 +8,16 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Below the ports that systems give to connections, and to listeners that name none.
+/// The range lies below the ports that systems assign to connections and to listeners without a port.
 const PORTS: Range<u16> = 16_000..32_000;
 
-/// A port of the loopback that nobody listens on. No connection of another test takes it before the server does, nor while the server is stopped.
+/// Returns a free port of the loopback. No connection of another test takes it before the server does, nor while the server is stopped.
 ///
 /// # Errors
 /// All ports are taken.
 pub fn free_port() -> Result<u16, Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Processes that run at a time begin far from each other.
+    // Processes that run at the same time start at ports far from each other.
     let begin = std::process::id().wrapping_mul(6_151);
     let mut ports = (0..PORTS.len()).map(|_| {
         let number = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -39,7 +39,7 @@ mod tests {
     fn free_ports_differ_and_no_connection_is_given_one() {
         let ports: BTreeSet<u16> = (0..100).map(|_| free_port().unwrap()).collect();
         assert_eq!(ports.len(), 100);
-        // The first port that Linux gives to connections, where nobody has set another one.
+        // 32,768 is the first port that Linux assigns to connections by default.
         assert!(ports.iter().all(|port| *port < 32_768), "{ports:?}");
     }
 }

@@ -21,18 +21,18 @@ const INSTALL: &str = "the package postgresql of the distribution (./test does s
 /// The options of a private PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// Commits survive power loss. Default on, as in production.
+    /// Commits survive power loss. The default is on, as in production.
     pub fsync: bool,
-    /// More lines of `postgresql.conf`: name and value as it is written there.
+    /// More lines of `postgresql.conf`: name and value as written there.
     pub settings: Vec<(String, String)>,
-    /// Serve TLS with this certificate and key, both PEM.
+    /// The certificate and key to serve TLS with, both PEM.
     pub tls: Option<(String, String)>,
-    /// The place of its own directory, for example a file system that can be filled. By default the place of temporary files.
+    /// The parent of its directory, for example a file system that can be filled. The default is the directory of temporary files.
     pub directory: Option<PathBuf>,
-    /// The place of the directory of its write-ahead log, if not within its own.
+    /// The parent of the directory of its write-ahead log, if that is not in its own directory.
     pub wal_directory: Option<PathBuf>,
-    /// Another address of this machine that it listens at, and the number of leading bits of the network from which it takes connections,
-    /// with the password as everywhere.
+    /// Another address of this machine to listen at, and the number of leading bits of the network from which it takes connections. These connections
+    /// need the password, too.
     pub network: Option<(IpAddr, u8)>,
 }
 
@@ -49,23 +49,23 @@ impl Default for PostgresOptions {
     }
 }
 
-/// The way to end it.
+/// The manner of stopping a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Connections are cut, what is committed is written out.
+    /// Cuts connections and writes out what is committed.
     Fast,
-    /// A crash: it recovers at the next start.
+    /// Simulates a crash. The server recovers at the next start.
     Immediate,
 }
 
-/// A PostgreSQL of one's own on a free port of the loopback: superuser [`USER`](Self::USER) with the password
-/// [`PASSWORD`](Self::PASSWORD), database `postgres`. Dropped, it is gone with all it held.
+/// A private PostgreSQL on a free port of the loopback: superuser [`USER`](Self::USER) with the password [`PASSWORD`](Self::PASSWORD), database
+/// `postgres`. Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub struct Postgres {
-    // Before the directory: dropped first.
+    // Stands before the directory, because fields are dropped in order.
     keeper: Option<Keeper>,
     pub(crate) directory: Directory,
-    /// Held for its removal.
+    /// Held so that its drop removes the directory.
     _wal: Option<Directory>,
     pub(crate) programs: PathBuf,
     port: u16,
@@ -78,10 +78,10 @@ impl Postgres {
     pub const PASSWORD: &str = "a secret of the tests";
     const PASSWORD_IN_URL: &str = "a%20secret%20of%20the%20tests";
 
-    /// Sets one up and waits until it takes connections.
+    /// Starts a new server and waits until it takes connections.
     ///
     /// # Errors
-    /// The programs are not there, or something they said.
+    /// The programs are missing, or one of them failed.
     pub fn start(options: PostgresOptions) -> Result<Self, Error> {
         let directories = programs::versions("/usr/lib/postgresql");
         let programs = programs::find(&["postgres", "initdb"], &directories, INSTALL)?;
@@ -99,7 +99,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// Returns a server on a directory with data, not started.
+    /// Returns a server on a directory with data. It is not started.
     pub(crate) fn at_rest(directory: Directory, programs: PathBuf, port: u16) -> Self {
         Self {
             keeper: None,
@@ -110,10 +110,10 @@ impl Postgres {
         }
     }
 
-    /// Runs a program of PostgreSQL's own (`createdb`, `pg_dump`, …) on it, as the superuser; what it wrote.
+    /// Runs one of PostgreSQL's programs (`createdb`, `pg_dump`, …) on it as the superuser, and returns the output.
     ///
     /// # Errors
-    /// The program is not there, or failed with this text.
+    /// The program is missing, or failed with this text.
     pub fn run(&self, program: &'static str, arguments: &[&str]) -> Result<Vec<u8>, Error> {
         let done = Command::new(self.programs.join(program))
             .args(arguments)
@@ -134,25 +134,25 @@ impl Postgres {
         Ok(done.stdout)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The directory of its Unix socket.
+    /// Returns the directory of its Unix socket.
     #[must_use]
     pub fn socket(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A URL of a database of it, with user and password, over TCP.
+    /// Returns the URL of one of its databases over TCP, with user and password.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         self.url_at(Ipv4Addr::LOCALHOST.into(), database)
     }
 
-    /// The same by another address: see [`PostgresOptions::network`].
+    /// Returns the URL of a database at another address, see [`PostgresOptions::network`].
     #[must_use]
     pub fn url_at(&self, address: IpAddr, database: &str) -> String {
         let (user, password) = (Self::USER, Self::PASSWORD_IN_URL);
@@ -160,7 +160,7 @@ impl Postgres {
         format!("postgres://{user}:{password}@{at}/{database}")
     }
 
-    /// Ends it; what it holds stays for [`resume`](Self::resume). Nothing if it was stopped already.
+    /// Ends the server. Its data stays for [`resume`](Self::resume). Does nothing if it was stopped already.
     pub fn stop(&mut self, how: Stop) {
         if let Some(keeper) = self.keeper.take() {
             keeper.stop(match how {
@@ -170,10 +170,10 @@ impl Postgres {
         }
     }
 
-    /// Starts it again on what it holds, on the same port, and waits until it takes connections.
+    /// Starts it again with its data on the same port, and waits until it takes connections.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn resume(&mut self) -> Result<(), Error> {
         let program = self.programs.join("postgres").display().to_string();
         let data = self.data().display().to_string();
@@ -184,23 +184,23 @@ impl Postgres {
         })
     }
 
-    /// [`stop`](Self::stop), then [`resume`](Self::resume).
+    /// Does [`stop`](Self::stop), then [`resume`](Self::resume).
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
         self.stop(how);
         self.resume()
     }
 
-    /// The id of its first process, for measuring what it and its children use.
+    /// Returns the id of its first process, for measuring what it and its children use.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         file.lines().next()?.trim().parse().ok()
     }
 
-    /// The ids of all its processes, the first one first.
+    /// Returns the ids of all its processes, the first one first.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let Some(first) = self.process_id() else {
@@ -213,14 +213,14 @@ impl Postgres {
             .collect()
     }
 
-    /// Has it ended by itself, as a server does that cannot recover?
+    /// Returns true if it has ended by itself, as a server does that cannot recover.
     #[must_use]
     pub fn has_ended(&mut self) -> bool {
         let directory = &self.directory;
         self.keeper.as_mut().is_none_or(|keeper| keeper.has_ended(directory))
     }
 
-    /// The end of its log, for a failed test.
+    /// Returns the end of its log, for a failed test.
     #[must_use]
     pub fn log(&self) -> String {
         self.directory.log()
@@ -256,7 +256,7 @@ impl Postgres {
         }
         if let Some((certificate, key)) = &options.tls {
             line("ssl", "on");
-            // Where the server looks for them.
+            // The place where the server looks for both files.
             self.secret("server.crt", certificate)?;
             self.secret("server.key", key)?;
         }
@@ -265,7 +265,7 @@ impl Postgres {
 }
 
 impl Postgres {
-    /// Takes connections from a network.
+    /// Allows connections from a network.
     fn let_in(&self, address: IpAddr, bits: u8) -> Result<(), Error> {
         let path = self.data().join("pg_hba.conf");
         let failed = || Error::io(format!("writing {}", path.display()));
@@ -273,7 +273,7 @@ impl Postgres {
         writeln!(file, "host all all {address}/{bits} scram-sha-256").map_err(failed())
     }
 
-    /// A file of the data directory that only the server reads.
+    /// Writes a file in the data directory that only the server can read.
     fn secret(&self, name: &str, text: &str) -> Result<(), Error> {
         self.directory.secret(&Path::new("data").join(name), text)
     }
@@ -281,7 +281,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The shell ends the server and removes the directory; the directory's own drop takes what is left.
+        // The shell ends the server and removes the directory. The directory's own drop removes what is left.
         self.keeper = None;
     }
 }
@@ -315,7 +315,7 @@ fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -
     Ok(())
 }
 
-/// The server writes the word when it takes connections, of a standby another one.
+/// Returns true once the server has written that it takes connections. A standby writes another word.
 fn is_ready(directory: &Path) -> bool {
     let pid = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
     let status = pid.lines().nth(7).map_or("", str::trim);

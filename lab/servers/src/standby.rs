@@ -10,24 +10,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A statement that takes longer, or a condition that does not come true by then, is an error.
+/// The limit for a statement, and for a condition to come true. Beyond it either is an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Postgres {
-    /// A base backup of it on a port of its own, which is not started: with [`resume`](Self::resume) it is a server by itself, without what
-    /// was committed since, on the same timeline.
+    /// Makes a base backup of it, on a port of its own, and does not start it. After [`resume`](Self::resume) it is an independent server on the same
+    /// timeline, without later commits.
     ///
     /// # Errors
-    /// The text of `pg_basebackup`.
+    /// `pg_basebackup` failed with this text.
     pub fn backup(&self) -> Result<Self, Error> {
         self.backup_at(free_port()?)
     }
 
-    /// The same on a port that is known before.
+    /// Does the same with a given port.
     ///
     /// # Errors
-    /// The text of `pg_basebackup`.
+    /// `pg_basebackup` failed with this text.
     pub fn backup_at(&self, port: u16) -> Result<Self, Error> {
         let directory = Directory::create("throng-postgres-", self.directory.user, None)?;
         let mut backup = Command::new(self.programs.join("pg_basebackup"));
@@ -58,10 +58,10 @@ impl Postgres {
         Ok(copy)
     }
 
-    /// A standby that follows it, by this name; it takes reading sessions.
+    /// Starts a standby of this name that follows it. The standby takes reading sessions.
     ///
     /// # Errors
-    /// The text of `pg_basebackup` or of the standby.
+    /// `pg_basebackup` or the standby failed with this text.
     pub fn standby(&self, name: &str) -> Result<Self, Error> {
         let mut standby = self.backup()?;
         let following = format!("'{}'", self.to_be_followed(name).replace('\'', "''"));
@@ -76,23 +76,23 @@ impl Postgres {
         format!("host=127.0.0.1 port={port} user={user} password='{password}' application_name={name}")
     }
 
-    /// Cuts a standby off from the server it follows: from here on it lags.
+    /// Cuts a standby off from the server it follows. From then on it lags.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The standby failed with this text.
     pub fn hold_back(&self) -> Result<(), Error> {
         self.sql("ALTER SYSTEM SET primary_conninfo TO ''")?;
         self.sql("SELECT pg_reload_conf()")?;
-        // It ends its receiver by and by.
+        // The server ends its receiver after a while.
         self.until("SELECT count(*) = 0 FROM pg_stat_wal_receiver")
     }
 
     /// Promotes a standby, and waits until it takes writes.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The standby failed with this text.
     pub fn promote(&self) -> Result<(), Error> {
-        // A session that waits for the promotion holds a snapshot. The recovery that has to end first would wait for that.
+        // The promotion is not waited for here: such a session would hold a snapshot, and the recovery that has to end first would wait for it.
         self.sql("SELECT pg_promote(false) WHERE pg_is_in_recovery()")?;
         self.until("SELECT NOT pg_is_in_recovery()")
     }
@@ -100,7 +100,7 @@ impl Postgres {
     /// Waits until a query of one row and one column is true.
     ///
     /// # Errors
-    /// The last answer of the server; or a minute was not enough.
+    /// The server's last answer was an error, or the condition was not true within a minute.
     pub fn until(&self, condition: &str) -> Result<(), Error> {
         let begun = Instant::now();
         while self.sql(condition)?.trim() != "t" {
@@ -115,10 +115,10 @@ impl Postgres {
         Ok(())
     }
 
-    /// Runs a statement as the superuser; what it says. A standby whose recovery cancels it is asked again.
+    /// Runs a statement as the superuser and returns the output. Repeats it if the recovery of a standby cancels it.
     ///
     /// # Errors
-    /// The last answer of the server.
+    /// The server failed with this text.
     pub fn sql(&self, statement: &str) -> Result<String, Error> {
         let limit = format!("SET statement_timeout TO '{}s'", PATIENCE.as_secs());
         let settings = ["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", "postgres"];
@@ -126,7 +126,7 @@ impl Postgres {
         let begun = Instant::now();
         loop {
             match self.run("psql", &arguments) {
-                // It has changed nothing.
+                // The cancelled statement has changed nothing.
                 Err(Error::Failed { said, .. })
                     if said.contains("conflict with recovery") && begun.elapsed() < PATIENCE => {}
                 said => return Ok(String::from_utf8_lossy(&said?).into_owned()),
@@ -134,7 +134,7 @@ impl Postgres {
         }
     }
 
-    /// The last of several lines of one name counts.
+    /// Appends settings. The last of several lines with one name counts.
     fn add_settings(&self, settings: &[(&str, String)]) -> Result<(), Error> {
         let path = self.data().join("postgresql.conf");
         let mut text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;

@@ -1,4 +1,4 @@
-//! Waiting for a server that was just started.
+//! Waits for a server that was just started.
 
 use crate::{
     Error,
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A broker takes seconds of a core to start, on a machine that may have others to serve.
+/// The limit for a start. A broker needs seconds of a core, and the machine may have other work.
 const PATIENCE: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -19,7 +19,7 @@ pub(crate) fn takes_connections(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// True if a Redis answers commands: one that still loads its data takes connections and refuses everything else.
+/// Returns true if a Redis answers commands. While it loads its data it takes connections, but refuses every other command.
 pub(crate) fn answers_ping(port: u16) -> bool {
     let pong = || -> io::Result<bool> {
         let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -32,7 +32,7 @@ pub(crate) fn answers_ping(port: u16) -> bool {
     pong().unwrap_or(false)
 }
 
-/// Waits until the server says that it is ready; an error if it ends before, or takes too long.
+/// Waits until the server says that it is ready. Fails if the server ends before, or takes too long.
 pub(crate) fn until_ready(
     program: &'static str,
     keeper: &mut Keeper,

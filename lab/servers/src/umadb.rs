@@ -14,11 +14,11 @@ use std::{
 
 const INSTALL: &str = "cargo install umadb --version 0.7.8, with protoc beside it";
 
-/// A UmaDB of one's own on a free port of the loopback, without a password. It syncs each append before its answer. Dropped, it is gone
-/// with all it held.
+/// A private UmaDB on a free port of the loopback, without a password. It syncs each append before its answer. Dropping it ends the server and
+/// removes its data.
 #[derive(Debug)]
 pub struct Umadb {
-    // Before the directory: dropped first.
+    // Stands before the directory, because fields are dropped in order.
     keeper: Option<Keeper>,
     directory: Directory,
     program: String,
@@ -26,10 +26,10 @@ pub struct Umadb {
 }
 
 impl Umadb {
-    /// Sets one up and waits until it takes connections; within this directory, else the one of temporary files.
+    /// Starts a new server in this directory, by default in that of temporary files, and waits until it takes connections.
     ///
     /// # Errors
-    /// The program is not there, or something it said.
+    /// The program is missing, or failed.
     pub fn start(within: Option<&Path>) -> Result<Self, Error> {
         let installed = env::home_dir().map(|home| home.join(".cargo/bin"));
         let installed: Vec<PathBuf> = installed.into_iter().collect();
@@ -44,13 +44,13 @@ impl Umadb {
         Ok(server)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends it; what it holds stays for [`resume`](Self::resume). Nothing if it was stopped already.
+    /// Ends the server. Its data stays for [`resume`](Self::resume). Does nothing if it was stopped already.
     pub fn stop(&mut self, how: Stop) {
         if let Some(keeper) = self.keeper.take() {
             keeper.stop(match how {
@@ -60,10 +60,10 @@ impl Umadb {
         }
     }
 
-    /// Starts it again on what it holds, on the same port, and waits until it takes connections.
+    /// Starts it again with its data on the same port, and waits until it takes connections.
     ///
     /// # Errors
-    /// The text of the program.
+    /// The server failed with this text.
     pub fn resume(&mut self) -> Result<(), Error> {
         let listen = format!("127.0.0.1:{}", self.port);
         let file = self.directory.path().join("events.db").display().to_string();
@@ -73,7 +73,7 @@ impl Umadb {
         until_ready("umadb", keeper, &self.directory, || takes_connections(self.port))
     }
 
-    /// The id of its process, for measuring what it uses.
+    /// Returns the id of its process, for measuring what it uses.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.directory.process_id()
@@ -82,7 +82,7 @@ impl Umadb {
 
 impl Drop for Umadb {
     fn drop(&mut self) {
-        // The shell ends the server and removes the directory; the directory's own drop takes what is left.
+        // The shell ends the server and removes the directory. The directory's own drop removes what is left.
         self.keeper = None;
     }
 }

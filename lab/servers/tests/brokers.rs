@@ -1,4 +1,4 @@
-//! Private brokers and caches come and go.
+//! Private brokers and caches start, stop and are removed.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use servers::{RabbitMq, RabbitMqOptions, Redis, Stop};

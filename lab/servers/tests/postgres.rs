@@ -1,4 +1,4 @@
-//! A private server comes and goes.
+//! A private server starts, stops and is removed.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use servers::{Postgres, PostgresOptions, Stop};
@@ -83,7 +83,7 @@ fn standby_follows_lags_and_is_promoted() {
 
 #[test]
 fn standby_with_unreplayed_cleanup_is_promoted_at_once() {
-    // A statement in the way of the recovery is cancelled, which is half a minute later otherwise.
+    // A statement that blocks the recovery is cancelled at once. By default that happens after half a minute.
     let delays = ["max_standby_streaming_delay", "max_standby_archive_delay"];
     let server = Postgres::start(PostgresOptions {
         settings: delays.map(|name| (name.to_owned(), "0".to_owned())).to_vec(),

@@ -1,6 +1,6 @@
-//! Properties of all bytes that may come from outside: each function takes any bytes, and panics where a property does not hold.
+//! Properties of all bytes that may come from outside. Each function takes any bytes, and panics if a property does not hold.
 //!
-//! The same functions are driven twice: by property tests, in `./test extensions`, and by libFuzzer, for as long as one likes:
+//! The same functions are driven by property tests, in `./test extensions`, and by libFuzzer for any length of time:
 //!
 //! ```text
 //! cargo install cargo-fuzz
@@ -12,41 +12,41 @@ use std::io::BufRead;
 use throng_journal::{Commit, Error, HEADER_BYTES, WriterId, commit::Buffer};
 use throng_log::tools::{ImportOptions, ImportTarget, import_into};
 
-/// The magic at the beginning of a commit, and where its checksum stands.
+/// The magic at the beginning of a commit.
 const MAGIC: &[u8; 4] = b"THC1";
 const CRC_AT: usize = 52;
 const SEED: &[u8] = b"seed";
 
-/// The head of an HTTP/1 request, and how far the request goes.
+/// Checks the head of an HTTP/1 request, and the extent of the request.
 pub fn http_head(bytes: &[u8]) {
     throng_http::fuzzing::head(bytes);
 }
 
-/// A whole HTTP/1 request, as the lane of plain requests and as the full implementation take it.
+/// Checks a whole HTTP/1 request in both implementations: the fast path of plain requests, and the full one.
 pub fn http_lanes(bytes: &[u8]) {
     throng_http::fuzzing::exchange(bytes);
 }
 
-/// The path of a generic route.
+/// Checks the path of a generic route.
 pub fn http_path(bytes: &[u8]) {
     if let Ok(path) = std::str::from_utf8(bytes) {
         throng_http::fuzzing::path(path);
     }
 }
 
-/// Frames of a WebSocket, and the messages in them.
+/// Checks the frames of a WebSocket, and their messages.
 pub fn websocket_frames(bytes: &[u8]) {
     throng_http::fuzzing::frames(bytes);
 }
 
-/// The messages of a frame.
+/// Checks the messages of a frame.
 pub fn websocket_messages(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         throng_http::fuzzing::messages(text);
     }
 }
 
-/// A commit's bytes: as they are, and with a header and a checksum that fit, so that what is behind them is looked at.
+/// Checks a commit's bytes, unchanged and with a matching header and checksum. The second check reaches the code behind these two.
 pub fn commit(bytes: &[u8]) {
     check(bytes.to_vec());
     if bytes.len() < HEADER_BYTES {
@@ -71,12 +71,12 @@ fn check(bytes: Vec<u8>) {
     assert_eq!(commit.into_bytes(), bytes);
 }
 
-/// A segment of the log: its header, and the commits behind it.
+/// Checks a segment of the log: its header and its commits.
 pub fn segments(bytes: &[u8]) {
     throng_log::fuzzing::segment(bytes);
 }
 
-/// The lines of an export, as they are imported.
+/// Checks the lines of an export in an import.
 pub fn import_lines(bytes: &[u8]) {
     for unchecked in [false, true] {
         let mut taken = Taken::default();
@@ -88,7 +88,7 @@ pub fn import_lines(bytes: &[u8]) {
     }
 }
 
-/// A ruleset's source: parsed, put into canonical form, compiled, and run for the events it waits for.
+/// Checks a ruleset's source: parses it, puts it into canonical form, compiles it, and runs it for the events it waits for.
 pub fn krl(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else { return };
     let Ok(ruleset) = throng_krl::parse(source) else {
@@ -116,12 +116,12 @@ pub fn krl(bytes: &[u8]) {
     });
     pico.install(program);
     for (domain, name, attributes) in events.into_iter() {
-        // It may fail, but it ends, and does not panic.
+        // The event may fail, but it must end and must not panic.
         drop(pico.event(&domain, &name, attributes));
     }
 }
 
-/// Counts what it takes in.
+/// Counts what it receives.
 #[derive(Default)]
 struct Taken {
     writers: u64,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use proptest::{collection::vec, prelude::*};
 
-    /// Bytes made of pieces that mean something, and of some that do not.
+    /// Returns bytes made of pieces with and without a meaning.
     fn of(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             20 => (0..pieces.len()).prop_map(|at| pieces[at].as_bytes().to_vec()),

@@ -1,4 +1,4 @@
-//! The apps that are measured.
+//! The apps that can be measured.
 
 use clap::Args;
 use std::{ffi::OsString, fmt::Write as _, process::ExitCode};
@@ -6,7 +6,7 @@ use throng_app::App;
 
 use crate::long;
 
-/// An app, by its name.
+/// An app and its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     pub(crate) name: &'static str,
@@ -52,7 +52,7 @@ const APPS: &[Served] = &[
     },
 ];
 
-/// An app by its name, for the command line.
+/// Finds an app by its name, for the command line.
 pub(crate) fn find(name: &str) -> Result<Served, String> {
     let found = APPS.iter().copied().find(|app| app.name == name);
     found.ok_or_else(|| format!("there is no such app; there are: {}", names()))

@@ -1,4 +1,4 @@
-//! Several nodes beside one: what a request costs where any node is asked, how long a hand-off and a fail-over hold requests up.
+//! Several nodes compared with one: the cost of a request at any node, and how long hand-offs and fail-overs delay requests.
 
 use super::{
     Common,
@@ -26,9 +26,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Entities that are asked.
+/// The number of entities that get requests.
 const SECTIONS: u32 = 256;
-/// The time for which the load goes on after a node was killed, or a hand-off begun.
+/// The time for which the load continues after a node was killed or a hand-off began.
 const AFTER: Duration = Duration::from_millis(2_500);
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -46,18 +46,18 @@ pub(super) struct ClusterArguments {
     /// Connections to each node, each with one request at a time.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     connections: u32,
-    /// The time for which each is loaded.
+    /// The time for which each arrangement is loaded.
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = crate::units::duration)]
     time: Duration,
-    /// Rounds, of which the median counts: in each, all arrangements follow each other.
+    /// Rounds, each with all arrangements in turn. Only the median of the rounds is shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Hand-offs, and fail-overs, that are timed.
+    /// Hand-offs, and as many fail-overs, that are timed.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     moves: u32,
 }
 
-/// An arrangement under load, the medians of its rounds.
+/// The medians of one arrangement's rounds under load.
 #[derive(Debug, Serialize)]
 struct Rate {
     arrangement: &'static str,
@@ -70,12 +70,12 @@ struct Rate {
     failures: u64,
 }
 
-/// The waits of requests while something happens.
+/// The waits of requests during one kind of event.
 #[derive(Debug, Serialize)]
 struct Held {
     what: &'static str,
     times: u32,
-    /// The longest wait of an entity's requests: median and 99th percentile of the entities, and the greatest of all, seconds.
+    /// The longest wait of an entity's requests, in seconds: the median of the entities. Then the 99th percentile and the maximum.
     p50_s: f64,
     p99_s: f64,
     max_s: f64,
@@ -88,7 +88,7 @@ struct Figures {
     held: Vec<Held>,
 }
 
-/// Measures all arrangements, then what hand-offs and kills hold up.
+/// Measures all arrangements, then the delays by hand-offs and kills.
 pub(super) fn run(arguments: &ClusterArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let server = Postgres::start(PostgresOptions::default())?;
@@ -168,7 +168,7 @@ fn measure(arguments: &ClusterArguments, name: &'static str, nodes: &[(Launch, S
         [engine, cpu_of("postgres"), cpu_of_process("self").unwrap_or(0.0)]
     };
     let load = Load::start(arguments, &addresses);
-    // Warm before anything is counted.
+    // The warm-up is not counted.
     thread::sleep(Duration::from_secs(1));
     let (before, begun) = (cpu(), Instant::now());
     let done_before = load.shared.done.load(Ordering::Relaxed);
@@ -195,7 +195,7 @@ fn measure(arguments: &ClusterArguments, name: &'static str, nodes: &[(Launch, S
     })
 }
 
-/// Measures the waits of requests at a hand-off, and at the death of a node.
+/// Measures the waits of requests during a hand-off and after the death of a node.
 fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyhow::Result<Vec<Held>> {
     let mut nodes = start(server, "bench_moves", (arguments.nodes, true), scratch)?;
     let last = nodes.len() - 1;
@@ -211,7 +211,7 @@ fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyh
     for _ in 0..arguments.moves {
         for (what, all, failures) in &mut held {
             let addresses: Vec<SocketAddr> = nodes.iter().take(last).map(|(_, service)| service.address).collect();
-            // Those at the other nodes: whoever is connected to one that dies notices that at once.
+            // Only the other nodes get requests: a client connected to a node that dies notices that at once.
             let load = Load::start(arguments, &addresses);
             thread::sleep(Duration::from_millis(500));
             let begun = Instant::now();
@@ -249,7 +249,7 @@ fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyh
     Ok(held.collect())
 }
 
-/// Returns, for each entity, the longest wait since a moment of a client that asks again when a request fails.
+/// Returns each entity's longest wait since a moment, for a client that repeats failed requests.
 fn longest(waits: &[Wait], since: Instant) -> Vec<f64> {
     let mut of_entity: HashMap<u32, Vec<&Wait>> = HashMap::new();
     for wait in waits.iter().filter(|wait| wait.at >= since) {
@@ -270,7 +270,7 @@ fn longest(waits: &[Wait], since: Instant) -> Vec<f64> {
     longest.collect()
 }
 
-/// A request that was answered, or was not.
+/// A request, answered or failed.
 struct Wait {
     section: u32,
     at: Instant,
@@ -292,7 +292,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Clients at all of these nodes, each at a steady rate.
+    /// Starts clients at all of these nodes, each at a steady rate.
     fn start(arguments: &ClusterArguments, addresses: &[SocketAddr]) -> Self {
         let shared = Arc::new(Shared::default());
         let every = Duration::from_secs(1) * arguments.connections / arguments.rate;

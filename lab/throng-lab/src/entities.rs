@@ -1,4 +1,4 @@
-//! Many entities: what each takes in memory, and how long it takes to bring one back.
+//! Many entities: the memory of each, and the time to load one.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -13,7 +13,7 @@ use throng::Options;
 use super::{Common, fill, table::Table};
 use crate::units::count;
 
-/// Entities that are brought back and timed.
+/// The entities that are loaded and timed.
 const ACTIVATED: usize = 20_000;
 
 /// The measurement of entities.
@@ -30,9 +30,9 @@ pub(super) struct EntitiesArguments {
 struct Figures {
     entities: usize,
     open_per_s: f64,
-    /// Growth of the process by an idle entity in memory, without its state.
+    /// The growth of the process for an idle entity in memory, without its state.
     bytes_each: f64,
-    /// The state itself.
+    /// The size of the state.
     state_bytes: usize,
     start_s: f64,
     activation_p50_us: f64,
@@ -40,7 +40,7 @@ struct Figures {
     activation_max_us: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &EntitiesArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let data = scratch.0.join("journal");
@@ -77,7 +77,7 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     let start_s = begun.elapsed().as_secs_f64();
     let mut times = Vec::with_capacity(ACTIVATED);
     for number in 0..ACTIVATED.min(entities) {
-        // Far apart, in no order of the store: a multiplication by an odd prime visits each once.
+        // Loads distant entities, not in the store's order. Multiplication by an odd prime visits each one once.
         let section = id(number.wrapping_mul(7_368_787) % entities);
         let begun = Instant::now();
         engine.entity::<Section>(section).read(Look {}).await?;
@@ -103,7 +103,7 @@ fn id(number: usize) -> String {
     format!("C S {number:07}-1")
 }
 
-/// Memory of this process that is in use (proc(5), `statm`, second field in pages).
+/// Returns the resident memory of this process (proc(5), `statm`, second field in pages).
 pub(super) fn resident_bytes() -> anyhow::Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
     let pages: u64 = statm

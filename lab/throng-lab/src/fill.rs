@@ -16,12 +16,12 @@ use throng::{
     model::Error,
 };
 
-/// Tasks that ask at the same time.
+/// The number of tasks that ask at the same time.
 const TASKS: usize = 512;
-/// Sections the students are spread over.
+/// The number of sections that the students are spread over.
 const SECTIONS: usize = 1_000;
 
-/// A command of a section, under an idempotency key or none.
+/// A command of a section, with or without an idempotency key.
 pub(super) struct Ask {
     pub(super) id: String,
     pub(super) command: SectionCommand,
@@ -29,13 +29,13 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Under no key.
+    /// Returns a command without a key.
     pub(super) fn new(id: String, command: SectionCommand) -> Self {
         Self { id, command, key: None }
     }
 }
 
-/// An embedded journal that is not synced, with hardly a cache.
+/// Opens an embedded journal that is not synced and has hardly a cache.
 pub(super) fn open(data: &Path) -> anyhow::Result<(Arc<dyn Journal>, Arc<dyn Store>)> {
     let log_options = throng_log::Options {
         durability: journal::Durability::Os,
@@ -46,7 +46,7 @@ pub(super) fn open(data: &Path) -> anyhow::Result<(Arc<dyn Journal>, Arc<dyn Sto
     Ok((log, store))
 }
 
-/// An engine of registration on [such a journal](open).
+/// Starts an engine of registration on [such a journal](open).
 pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Engine, Arc<dyn Journal>)> {
     let (log, store) = open(data)?;
     let held = Arc::clone(&log);
@@ -57,7 +57,7 @@ pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Eng
     Ok((engine, held))
 }
 
-/// Asks so many commands, the `n`-th being what `command` says, from many tasks at once.
+/// Sends this many commands from many tasks at once. `command` returns the `n`-th one.
 pub(super) async fn ask(
     engine: &Engine,
     count: usize,
@@ -91,19 +91,19 @@ pub(super) async fn ask(
     Ok(())
 }
 
-/// The contents with which to fill a journal.
+/// The contents for filling a journal.
 #[derive(Debug, Args)]
 pub(crate) struct FillArguments {
     #[arg(long)]
     data: PathBuf,
     #[arg(long)]
     events: usize,
-    /// Sections the students are spread over.
+    /// The number of sections that the students are spread over.
     #[arg(long, default_value_t = SECTIONS)]
     sections: usize,
 }
 
-/// Writes so many events after a checkpoint, says so on standard output, and waits to be killed.
+/// Writes this many events after a checkpoint, reports it on standard output, and waits to be killed.
 pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
     throng_app::cli::start_logging("error");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -137,6 +137,6 @@ pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
     output.flush()?;
     let mut buffer = [0; 64];
     while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
-    // Without a checkpoint or a seal: as after a crash.
+    // The process ends without a checkpoint or a seal, as in a crash.
     std::process::exit(0);
 }

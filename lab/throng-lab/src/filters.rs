@@ -1,4 +1,4 @@
-//! Fields to filter by: what they take beside commands at a rate, and how long a filter takes.
+//! Fields to filter by: their cost for commands at a steady rate, and the time of a filter.
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use super::{Common, cpu::cpu_time, fill, median, table::Table};
 use crate::units::count;
 
-/// Commands that wait for their answers at a time.
+/// The number of commands that wait for their answers at a time.
 const TASKS: usize = 512;
-/// Between two checkpoints: so that a round has several.
+/// The time between two checkpoints, short enough for several in a round.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(2);
 
 /// The measurement of filters.
@@ -51,12 +51,12 @@ struct FilterRow {
     p50_ms: f64,
     p99_ms: f64,
     store_bytes: f64,
-    /// A filter over all of them as they are changed, and once a checkpoint has written their rows; 0 without fields.
+    /// The milliseconds of a filter over all changed entities; 0 without fields. The next field is that after a checkpoint has written their rows.
     filter_ms: f64,
     filter_of_rows_ms: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &FiltersArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -109,7 +109,7 @@ async fn measure<const COUNT: usize>(data: &Path, arguments: &FiltersArguments) 
     let filter_ms = time_filter::<COUNT>(&engine, entities).await?;
     let cpu = cpu_time();
     engine.checkpoint().await?;
-    // What the last commands left to a checkpoint is theirs, too.
+    // Includes the work that the last commands leave to a checkpoint.
     let cpu = asked + cpu_time().saturating_sub(cpu);
     let filter_of_rows_ms = time_filter::<COUNT>(&engine, entities).await?;
     engine.stop().await;
@@ -129,7 +129,7 @@ async fn measure<const COUNT: usize>(data: &Path, arguments: &FiltersArguments) 
     })
 }
 
-/// Sends so many commands, at this rate or as fast as they are answered. Returns the time from when each was due to its answer.
+/// Sends commands, at this rate or as fast as they are answered. Returns the time from when each was due to its answer.
 async fn ask<const COUNT: usize>(
     engine: &Engine,
     commands: usize,
@@ -148,7 +148,7 @@ async fn ask<const COUNT: usize>(
                     None => Instant::now(),
                 };
                 tokio::time::sleep_until(due.into()).await;
-                // Far apart: a multiplication by an odd prime visits each once.
+                // The entities are far apart. Multiplication by an odd prime visits each one once.
                 let id = format!("lot-{:07}", number.wrapping_mul(7_368_787) % entities);
                 let bid = Bid::Bid(number as u64);
                 let told = engine.entity::<Lot<COUNT>>(id.as_str()).ask(bid).await;
@@ -166,7 +166,7 @@ async fn ask<const COUNT: usize>(
     Ok(latencies)
 }
 
-/// The milliseconds of a filter over all entities, of which it matches none.
+/// Returns the milliseconds of a filter over all entities that matches none.
 async fn time_filter<const COUNT: usize>(engine: &Engine, entities: usize) -> anyhow::Result<f64> {
     if COUNT == 0 {
         return Ok(0.0);
@@ -221,7 +221,7 @@ fn text(rows: &[FilterRow; 2], ratio: f64) -> String {
     )
 }
 
-/// A lot of an auction, with so many fields to filter by: none, or three.
+/// A lot of an auction with `COUNT` fields to filter by: none, or three.
 #[derive(Default, Serialize, Deserialize)]
 struct Lot<const COUNT: usize> {
     price: u64,

@@ -1,4 +1,4 @@
-//! The cost of live followers: CPU an event delivered, to a few and to many.
+//! The cost of live followers: the CPU of a delivered event, with few followers and with many.
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::units;
 
-/// Credit a follower grants at a time, of events.
+/// The events for which a follower grants credit at a time.
 const CREDIT: u64 = 10_000;
 /// The longest wait for deliveries after the last event.
 const DELIVERY_WAIT: Duration = Duration::from_secs(20);
@@ -36,7 +36,7 @@ const DELIVERY_WAIT: Duration = Duration::from_secs(20);
 pub(super) struct FollowersArguments {
     #[command(flatten)]
     common: Common,
-    /// Rounds, each through all lines; the medians count.
+    /// Rounds, each with all lines. The medians of the rounds are shown.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     rounds: u16,
     /// Numbers of followers, each on a WebSocket of its own.
@@ -53,13 +53,13 @@ pub(super) struct FollowersArguments {
     program: Option<PathBuf>,
 }
 
-/// The subject that is followed.
+/// The entities that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Followed {
-    /// All entities of the kind: each event goes to every follower.
+    /// All entities of the kind. Each event goes to every follower.
     Kind,
-    /// An entity each: an event goes to few followers, or none.
+    /// An entity for each follower. An event goes to few followers, or none.
     Entity,
 }
 
@@ -70,14 +70,14 @@ struct Line {
     followers: usize,
     events_per_s: f64,
     deliveries_per_s: f64,
-    /// The CPU of the service, of one core.
+    /// The CPU of the service, in percent of one core.
     cpu_percent: f64,
-    /// Beyond what the same commands cost without a follower.
+    /// The CPU in addition to that of the same commands without a follower.
     cpu_us_per_event: f64,
     cpu_us_per_delivery: f64,
 }
 
-/// The figures of a round of a line.
+/// The figures of one round of a line.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     events: u64,
@@ -97,7 +97,7 @@ async fn open(address: SocketAddr) -> anyhow::Result<Socket> {
     Ok(socket)
 }
 
-/// The next frame.
+/// Returns the next text frame.
 async fn text(socket: &mut Socket) -> anyhow::Result<String> {
     loop {
         match socket.next().await.context("the service has closed the socket")?? {
@@ -108,7 +108,7 @@ async fn text(socket: &mut Socket) -> anyhow::Result<String> {
     }
 }
 
-/// Follows from now on, and counts.
+/// Follows from now on, and counts the events.
 async fn follow(mut socket: Socket, delivered: Arc<AtomicU64>) -> anyhow::Result<()> {
     let mut left = CREDIT;
     loop {
@@ -125,7 +125,7 @@ async fn follow(mut socket: Socket, delivered: Arc<AtomicU64>) -> anyhow::Result
     }
 }
 
-/// Opens the sockets and has each begin its subscription.
+/// Opens the WebSockets and starts a subscription on each.
 async fn followers(
     address: SocketAddr,
     followed: Followed,
@@ -135,7 +135,7 @@ async fn followers(
     let mut tasks = JoinSet::new();
     for follower in 0..count {
         let mut socket = open(address).await?;
-        // Behind what has happened already: the kind's events begin now, an entity's with its first.
+        // Past events are skipped: the kind's events begin now, an entity's with its first one.
         let of = match followed {
             Followed::Kind => String::new(),
             Followed::Entity => format!(r#","entity":"S{}""#, follower % SECTIONS),
@@ -149,7 +149,7 @@ async fn followers(
     Ok(tasks)
 }
 
-/// Sends commands at a rate, one after the other; how many were done.
+/// Sends commands at a rate, one after the other, and returns their number.
 async fn command(address: SocketAddr, rate: u64, time: Duration, first: u64) -> anyhow::Result<u64> {
     let mut socket = open(address).await?;
     let mut every = tokio::time::interval(Duration::from_secs_f64(1.0 / rate as f64));
@@ -171,7 +171,7 @@ async fn command(address: SocketAddr, rate: u64, time: Duration, first: u64) -> 
     Ok(done)
 }
 
-/// Waits until nothing has been delivered for a while, and there are at least so many deliveries.
+/// Waits until there are at least this many deliveries and no more arrive for a while.
 async fn settled(delivered: &AtomicU64, least: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
     let mut before = None;
@@ -219,7 +219,7 @@ async fn round(
     Ok(figures)
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &FollowersArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let mut command = match &arguments.program {
@@ -243,7 +243,7 @@ pub(super) fn run(arguments: &FollowersArguments) -> anyhow::Result<ExitCode> {
     for number in 0..=arguments.rounds {
         for (line, figures) in lines.iter().zip(&mut figures) {
             let round = runtime.block_on(round(&service, arguments, *line, &mut next))?;
-            // The first round is not counted: memory is touched.
+            // The first round is not counted, because it touches the memory.
             if number > 0 {
                 figures.push(round);
             }

@@ -30,12 +30,12 @@ pub(super) struct HttpArguments {
     /// Requests a round and server.
     #[arg(long, default_value_t = 60_000)]
     requests: usize,
-    /// A second service is measured whose every sync takes this much longer; 0 leaves it out.
+    /// The delay of every sync of a second service; 0 leaves this service out.
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = units::duration)]
     sync_delay: Duration,
 }
 
-/// A round on one server.
+/// The figures of a round on one server.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     requests_per_s: f64,
@@ -59,7 +59,7 @@ struct Line {
     p99_us: f64,
     echo_p50_us: f64,
     sync_p50_us: f64,
-    /// The median latency by that of a 4 KiB sync and an echo together.
+    /// The median latency, relative to that of a 4 KiB sync plus that of an echo.
     p50_ratio: f64,
 }
 
@@ -104,7 +104,7 @@ fn service(scratch: &Scratch, sync_delay: Duration) -> anyhow::Result<Server> {
     })
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &HttpArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let mut lines = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn run(arguments: &HttpArguments) -> anyhow::Result<ExitCode> {
     for delay in delays.into_iter().flatten() {
         let mut service = service(&scratch, delay)?;
         for &connections in &arguments.connections {
-            // Two connections under a delay would take minutes and say only what the delay is.
+            // Two connections under a delay would take minutes and show only the delay.
             if !delay.is_zero() && connections < 64 {
                 continue;
             }
@@ -147,13 +147,13 @@ fn line(
     } else {
         arguments.requests
     };
-    // Once without being counted: memory is touched, the journal's first segment is made.
+    // This round is not counted. It touches the memory and makes the journal's first segment.
     echo.round(connections, count.div_ceil(4))?;
     service.round(connections, count.div_ceil(4))?;
     let mut rounds = Vec::new();
     for round in 0..arguments.rounds {
         let sync = disk::measure(&scratch.0, 4096, 300, Mode::PreZeroed)?.p50_us;
-        // Whoever goes first alternates, so that a drift of the machine favours nobody.
+        // The order alternates, so that a drift of the machine favours neither server.
         let (bare, durable) = if round % 2 == 0 {
             let bare = echo.round(connections, count)?;
             (bare, service.round(connections, count)?)

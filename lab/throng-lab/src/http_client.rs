@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use std::time::Duration;
 pub(crate) use throng_testing::Client as Connection;
 
-/// A service answers within its request deadline of 5 s, unless it is paused.
+/// The longest wait for an answer. A service answers within its request deadline of 5 s, unless it is paused.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(6);
 
 pub(crate) type Response = throng_testing::Response<Vec<u8>>;
@@ -19,12 +19,12 @@ pub(crate) fn post(path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{json}{key}content-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-/// The metrics that a service shows, as text.
+/// Returns the metrics of a service as text.
 pub(crate) fn metrics(connection: &mut Connection) -> anyhow::Result<String> {
     told(connection, &get("/metrics"))
 }
 
-/// The text of an answer that is to be good.
+/// Returns the text of an answer. Fails if its status is no success.
 pub(crate) fn told(connection: &mut Connection, request: &[u8]) -> anyhow::Result<String> {
     let answer = connection.ask(request).context("the service does not answer")?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
@@ -32,7 +32,7 @@ pub(crate) fn told(connection: &mut Connection, request: &[u8]) -> anyhow::Resul
     Ok(text)
 }
 
-/// The sum of a metric in the text of Prometheus.
+/// Returns the sum of a metric in the text format of Prometheus.
 pub(crate) fn metric(text: &str, name: &str) -> f64 {
     let lines = text
         .lines()

@@ -1,4 +1,4 @@
-//! The embedded log against a bare write-and-sync loop at the same block size.
+//! The embedded log against a bare write-and-sync loop with the same block size.
 
 use clap::Args;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub(super) struct JournalArguments {
     mb: Option<u32>,
 }
 
-/// Medians over the rounds.
+/// The medians of the rounds.
 #[derive(Debug, Serialize)]
 struct Figures {
     event_bytes: u32,
@@ -47,17 +47,17 @@ struct Figures {
     commit_mean_us: f64,
     commit_p50_us: f64,
     commit_p99_us: f64,
-    /// CPU a commit, with that of the log's threads.
+    /// The CPU of a commit, including the log's threads.
     cpu_us: f64,
-    /// Blocks written over synced zeros; writing those is not counted.
+    /// The rate of blocks written over synced zeros. Writing the zeros is not counted.
     loop_megabytes_per_s: f64,
     ratio: f64,
-    /// Blocks that lengthen their file.
+    /// The rate of blocks that extend their file.
     growing_megabytes_per_s: f64,
     growing_ratio: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let sizes = match arguments.mb {
@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The log and both loops in turn, the order turned round every other round.
+/// Measures the log and both loops in turn. Every other round has the reverse order.
 fn measure(dir: &Path, event_bytes: u32, arguments: &JournalArguments) -> anyhow::Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let log_dir = dir.join(format!("log-{event_bytes}"));
@@ -160,7 +160,7 @@ fn measure(dir: &Path, event_bytes: u32, arguments: &JournalArguments) -> anyhow
     Ok(figures)
 }
 
-/// A round of the log.
+/// The figures of a round of the log.
 struct Run {
     bytes: usize,
     /// The time of each commit, sorted.
@@ -189,8 +189,8 @@ struct Writing<'log> {
 }
 
 impl Writing<'_> {
-    /// Builds and appends so many commits, one after the other: finishing (with the checksum) and appending are timed.
-    /// Gathering the records is the engine's work, not the log's.
+    /// Builds and appends this many commits, one after the other. It times finishing (with the checksum) and appending. Gathering the records is the
+    /// engine's work, not the log's.
     async fn commits(&mut self, count: u32, event_bytes: u32, events: u32) -> anyhow::Result<Run> {
         let address = Address::new("section", "C S 142-1");
         let body = vec![b'x'; event_bytes as usize];

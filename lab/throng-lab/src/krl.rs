@@ -1,4 +1,4 @@
-//! KRL beside JavaScript that does the same: operators, functions, `foreach`, event expressions.
+//! KRL compared with JavaScript that does the same: operators, functions, `foreach`, event expressions.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -15,12 +15,12 @@ use crate::{
     units::{self, count},
 };
 
-/// Interpreters of JavaScript, and how each is handed a program. The first that is installed is measured.
+/// Interpreters of JavaScript, and their option for a program as text. The first installed one is measured.
 const INTERPRETERS: [(&str, &str); 2] = [("node", "-e"), ("qjs", "-e")];
-/// Elements of each list.
+/// The number of elements of each list.
 const ELEMENTS: u32 = 1_000;
 
-/// The interpreter is not chosen: the first that is installed.
+/// The arguments of the measurement of KRL. The interpreter is the first installed one.
 #[derive(Debug, Args)]
 pub(super) struct KrlArguments {
     /// The time for which each is repeated.
@@ -34,7 +34,7 @@ pub(super) struct KrlArguments {
 /// The same work in both languages.
 struct Work {
     name: &'static str,
-    /// The operations of a run that are counted.
+    /// The number of operations in a run.
     operations: u32,
     /// The result of `work(list)`, in KRL.
     krl: &'static str,
@@ -69,7 +69,7 @@ const FUNCTIONS: [Work; 4] = [
     },
 ];
 
-/// A ruleset's rule, and the events that one run sends it in turn.
+/// A ruleset's rule, and the events of one run in order.
 struct Events {
     name: &'static str,
     rule: &'static str,
@@ -94,7 +94,7 @@ const EVENTS: [Events; 3] = [
     },
 ];
 
-/// Operators on a large value `a`, each called until the limit of steps ends the event.
+/// Operators on a large value `a`. Each is repeated until the limit of steps ends the event.
 const DEAR: [&str; 24] = [
     "x + 1",
     "[x, x]",
@@ -122,14 +122,14 @@ const DEAR: [&str; 24] = [
     "t.uc().length()",
 ];
 
-/// The CPU time of an event that is ended by the limit of steps, or of memory.
+/// The CPU time of an event that was ended by the limit of steps or memory.
 #[derive(Debug, Serialize)]
 struct Ended {
     operator: &'static str,
     ms: f64,
 }
 
-/// Runs each of the operators until a limit ends the event; the dearest first.
+/// Runs each of the operators until a limit ends the event. Returns the most expensive one first.
 fn ended() -> anyhow::Result<Vec<Ended>> {
     let mut all = Vec::new();
     for operator in DEAR {
@@ -158,7 +158,7 @@ struct Line {
     javascript_ns: Option<f64>,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &KrlArguments) -> anyhow::Result<ExitCode> {
     let interpreter = INTERPRETERS
         .into_iter()
@@ -229,7 +229,7 @@ fn program(inside: &str) -> anyhow::Result<Program> {
     Ok(compile(&parse(&format!("ruleset bench {{ {inside} }}"))?)?)
 }
 
-/// Nanoseconds of a run, without the first tenth of the time.
+/// Returns the nanoseconds of a run, without the first tenth of the time.
 fn per_run(lasts: Duration, mut run: impl FnMut() -> Result<(), throng_krl::Error>) -> anyhow::Result<f64> {
     let mut repeat = |lasts: Duration| -> anyhow::Result<f64> {
         let (began, mut runs) = (Instant::now(), 0_u32);

@@ -1,4 +1,5 @@
-//! The binary `throng-lab`: the engine against what the machine can do, ratios taken in one run, and campaigns of faults.
+//! The library of the binary `throng-lab`. It compares the engine with what the machine can do, by ratios taken in one run, and it runs campaigns of
+//! faults.
 //!
 //! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense.
 
@@ -62,27 +63,27 @@ pub struct Arguments {
 enum LabCommand {
     /// Durable commands over HTTP against a bare epoll echo: requests, CPU, latency.
     Http(http::HttpArguments),
-    /// Several loops on one engine against one, in process and over HTTP: answered, split, waits, CPU.
+    /// Several loops on one engine against one, in process and over HTTP: throughput, its split, latency, CPU.
     Loops(loops::LoopsArguments),
     /// The embedded log against a bare write-and-sync loop.
     Journal(journal::JournalArguments),
-    /// The journal on PostgreSQL against the same events inserted one by one, and the table events behind it.
+    /// The journal on PostgreSQL against the same events inserted one by one, and the table `events` that follows it.
     Postgres(postgres::PostgresArguments),
     /// The batching queue against other channels, and against the same work without a hand-off.
     Queue(queue::QueueArguments),
-    /// Many entities: bytes each in memory, time to bring one back from the store.
+    /// Many entities: the memory of each, the time to load one from the store.
     Entities(entities::EntitiesArguments),
-    /// Fields to filter by: CPU a command at a rate with them and without, the time of a filter.
+    /// Fields to filter by: the CPU of commands with them and without, the time of a filter.
     Filters(filters::FiltersArguments),
     /// Durable commands over WebSockets against the same over HTTP, one at a time and in batches.
     Websocket(websocket::WebsocketArguments),
-    /// Live followers of a kind and of entities: the service's CPU an event delivered, to a few and to many.
+    /// Live followers of a kind and of entities: the service's CPU for a delivered event, with few followers and with many.
     Followers(followers::FollowersArguments),
     /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
     Shows(shows::ShowsArguments),
-    /// Transfers between accounts, as SpacetimeDB's benchmark has them, beside PostgreSQL and UmaDB; kills and power losses of each.
+    /// Transfers between accounts as in SpacetimeDB's benchmark, compared with PostgreSQL and UmaDB; kills and power losses of each.
     Transfers(transfers::TransfersArguments),
-    /// Lift rides over HTTP until the read models hold them: rates, latency, how far behind they are; over limits of a commit.
+    /// Lift rides over HTTP until the read models hold them: rates, latency, lag, with several limits of a commit.
     Skiers(skiers::SkiersArguments),
     /// KRL against JavaScript that does the same, and events of small rulesets.
     Krl(krl::KrlArguments),
@@ -90,29 +91,29 @@ enum LabCommand {
     Picos(picos::PicosArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
-    /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
+    /// More clients and more load than the service can answer: rate and latency of its answers, alone and beside other processes.
     Surge(surge::SurgeArguments),
-    /// Faults of processes, disks and servers under load: what was lost or doubled, and how long until it served again.
+    /// Faults of processes, disks and servers under load: losses, duplicates, and the time until it served again.
     Faults(faults::FaultsArguments),
-    /// A long run with history that ends: memory, descriptors, disk, latency beside checkpoints and without.
+    /// A long run in which entities end and history is removed: memory, descriptors, disk, latency during checkpoints and without.
     Long(long::LongArguments),
-    /// Several nodes beside one: CPU a request, how long a hand-off and a fail-over hold requests up.
+    /// Several nodes compared with one: the CPU of a request, the delays by hand-offs and fail-overs.
     Cluster(cluster::ClusterArguments),
-    /// Durable commands while no console is open, while one is, and while many are: throughput, CPU a request.
+    /// Durable commands with no console open, with one and with many: throughput, the CPU of a request.
     Console(console::ConsoleArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
     Start(start::StartArguments),
-    /// Work between entities: what much of it takes, and how soon one that multiplies is stopped.
+    /// Work between entities: its cost, and how soon an entity that multiplies is stopped.
     Inside(inside::InsideArguments),
-    /// Accounts whose timers wait: the start, and commands to a few of them, beside many and beside none.
+    /// Waiting timers of accounts: the start, and commands to a few accounts, with many timers and with none.
     Timers(inside::timers::TimersArguments),
-    /// Calls that wait for a provider which never answers: what the process takes, the more of them there are.
+    /// Calls that wait for a provider which never answers: the memory of the process for a growing number of them.
     Calls(inside::calls::CallsArguments),
-    /// Tickets on sale: seats held, paid outside and confirmed by many customers, some never paid; orders, seats and payments have to agree.
+    /// Tickets on sale to many customers, some of whom never pay: orders, seats and payments have to agree in the end.
     Tickets(tickets::TicketsArguments),
-    /// A registration day on several nodes of which one is killed, or through picos: every roster has to be right.
+    /// A registration day through picos, or on several nodes of which one is killed: every roster has to be right.
     Day(day::DayArguments),
     /// An app's own program, as a process that is measured or killed.
     #[command(hide = true)]
@@ -122,7 +123,7 @@ enum LabCommand {
     Yardstick(yardstick::Yardstick),
 }
 
-/// Runs the measurement. What goes wrong is said on standard error, in one sentence.
+/// Runs the measurement. An error is reported on standard error in one sentence.
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
@@ -170,7 +171,7 @@ fn measure(command: &LabCommand) -> anyhow::Result<ExitCode> {
 /// The arguments of every measurement.
 #[derive(Debug, Args)]
 struct Common {
-    /// The directory for files, on the disk to be measured. A measurement removes what it leaves there.
+    /// The directory for files, on the disk to be measured. A measurement removes its files at the end.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
     /// Print one JSON object instead of the table.
@@ -179,7 +180,7 @@ struct Common {
 }
 
 impl Common {
-    /// An empty directory for one measurement, removed at its end.
+    /// Makes an empty directory for one measurement, which is removed at the end.
     fn scratch(&self) -> anyhow::Result<Scratch> {
         use anyhow::Context as _;
         let path = self.data.join(format!("bench-{}", std::process::id()));
@@ -194,7 +195,7 @@ impl Common {
         } else {
             table()
         };
-        // A reader that went away (`| head`) is no error of ours.
+        // A closed reader (`| head`) is not an error.
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
 }
@@ -202,7 +203,7 @@ impl Common {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Leaves it there, for a person to look at.
+    /// Keeps the directory, for a person to look at.
     fn keep(self) {
         std::mem::forget(self);
     }
@@ -224,7 +225,7 @@ fn yardstick(name: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The middle of some figures (the lower one of an even number).
+/// Returns the median, or the lower one of the two middle figures.
 fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = figures.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The binary `throng-lab`; what it does stands in the library.
+//! The binary `throng-lab`, which only calls the library.
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -10,28 +10,28 @@ use throng_cli::{client::Client, demo::answers, progress::Progress};
 /// The domain of a console's requests to a pico.
 pub(crate) const UI: &str = "io.picolabs.pico-engine-ui";
 
-/// Writes a request to a host.
+/// Writes a request for a host.
 pub(crate) type Build = Box<dyn Fn(&str) -> Vec<u8>>;
 
-/// Sends an event and waits for its directives.
+/// Returns an event that waits for its directives.
 pub(crate) fn event(eci: &str, domain: &str, name: &str, attributes: &Value) -> Build {
     let path = format!("/c/{eci}/event-wait/{domain}/{name}");
     let body = attributes.to_string();
     Box::new(move |host| Request::build("POST", host, &path).json(&body).into_bytes())
 }
 
-/// The root pico's own channel.
+/// Returns the root pico's own channel.
 pub(crate) fn root(client: &Client) -> anyhow::Result<String> {
     own_channel(client, &console(client)?)
 }
 
-/// The root pico's channel for the console.
+/// Returns the root pico's channel for the console.
 pub(crate) fn console(client: &Client) -> anyhow::Result<String> {
     let context = ask(client, &get("/api/ui-context".into()))?;
     Ok(context["eci"].as_str().context("the engine has no root")?.to_owned())
 }
 
-/// The own channel of the pico with this channel for the console.
+/// Returns the own channel of the pico that has this channel for the console.
 pub(crate) fn own_channel(client: &Client, console: &str) -> anyhow::Result<String> {
     let pico = ask(client, &query(console, UI, "pico"))?;
     let channels = pico["channels"].as_array().context("the pico has no channels")?;
@@ -46,12 +46,12 @@ fn get(path: String) -> Build {
     Box::new(move |host| Request::get(host, &path).bytes().to_vec())
 }
 
-/// Asks what a ruleset shares: `GET /c/{eci}/query/{rid}/{name}`.
+/// Returns a query of a ruleset's shared function: `GET /c/{eci}/query/{rid}/{name}`.
 pub(crate) fn query(eci: &str, rid: &str, name: &str) -> Build {
     get(format!("/c/{eci}/query/{rid}/{name}"))
 }
 
-/// Sends one request, for its answer.
+/// Sends one request and returns its answer.
 pub(crate) fn ask(client: &Client, request: &Build) -> anyhow::Result<Value> {
     let mut requests = throng_load::Trace::new();
     requests.push([], None, 0, &request(client.authority()));
@@ -63,7 +63,7 @@ pub(crate) fn ask(client: &Client, request: &Build) -> anyhow::Result<Value> {
     found.map_err(anyhow::Error::msg)
 }
 
-/// Sends requests, those of one key in order, and gives each answer to `look`.
+/// Sends requests and passes each answer to `look`. Requests of one key are sent in order.
 pub(crate) fn all(
     client: &Client,
     doing: &'static str,

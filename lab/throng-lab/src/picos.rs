@@ -1,4 +1,4 @@
-//! Many picos: how fast they are made over HTTP, what each takes in memory, how soon one of them answers, and how soon all are there again.
+//! Many picos: the rate of making them over HTTP, the memory of each, the latency of an event, and the time of the next start.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -26,19 +26,19 @@ use crate::{
     units::count,
 };
 
-/// Picos are made below parents that get so many children each.
+/// The number of children that each parent gets.
 const SIBLINGS: usize = 1_000;
-/// Events that are sent to random picos.
+/// The number of events to random picos.
 const EVENTS: usize = 20_000;
-/// Connections while picos are made, and while they are asked: one that waits for nobody else.
+/// The connections for making picos, and those for events: few, so that events do not wait for each other.
 const CONNECTIONS: (usize, usize) = (64, 4);
-/// Picos of which the channels are known.
+/// The number of picos after which no more channels are asked for.
 const KNOWN: usize = 100_000;
 
-/// Requests that are prepared at a time: their memory is the process's, too.
+/// The number of requests that are prepared at a time. Their memory counts as the process's, too.
 const AT_A_TIME: usize = 20_000;
 
-/// A ruleset whose pico makes a child, with the rulesets it is told, at each event.
+/// A ruleset whose pico makes a child at each event, with the rulesets named in it.
 const MAKER: &str = r#"ruleset bench_maker {
   rule make {
     select when bench make
@@ -79,9 +79,9 @@ pub(super) struct PicosArguments {
 struct Figures {
     picos: usize,
     created_per_s: f64,
-    /// Growth of the process by an idle pico.
+    /// The growth of the process for an idle pico.
     bytes_each: f64,
-    /// The engine's own count of it.
+    /// The growth of the engine's own count for it.
     counted_bytes_each: f64,
     event_p50_ms: f64,
     event_p99_ms: f64,
@@ -123,7 +123,7 @@ fn measure(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Figures
     })
 }
 
-/// The URLs of the rulesets: the maker's first.
+/// Writes the rulesets and returns their URLs, the maker's first.
 fn write_rulesets(scratch: &Path) -> anyhow::Result<Vec<String>> {
     let folder = scratch.join("rulesets");
     fs::create_dir_all(&folder)?;
@@ -169,7 +169,7 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
     Service::start(app, &settings)
 }
 
-/// Picos that make others: each by its channel for the console, and by its own.
+/// Makes the picos that make others. Returns the console channel and the own channel of each.
 fn parents(client: &Client, count: usize, urls: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let root = root(client)?;
     let install = json!({ "url": urls[0] });
@@ -181,7 +181,7 @@ fn parents(client: &Client, count: usize, urls: &[String]) -> anyhow::Result<Vec
     Ok(found?.into_iter().map(|(own, console)| (console, own)).collect())
 }
 
-/// Makes picos with these rulesets, an event each, in turn by these.
+/// Makes picos with these rulesets, with an event for each, and returns the time. `by` are the channels of their parents, in turn.
 fn create(client: &Client, by: &[&str], picos: usize, urls: &[String]) -> anyhow::Result<Duration> {
     let attributes = json!({ "urls": urls });
     let mut took = Duration::ZERO;
@@ -198,7 +198,7 @@ fn create(client: &Client, by: &[&str], picos: usize, urls: &[String]) -> anyhow
     Ok(took)
 }
 
-/// The children's channels for the console.
+/// Returns the children's channels for the console.
 fn children(client: &Client, console: &str) -> anyhow::Result<Vec<String>> {
     let shown = ask(client, &query(console, UI, "box"))?;
     let children = shown["children"].as_array().context("the pico has no children")?;
@@ -217,10 +217,10 @@ fn consoles(client: &Client, parents: &[(String, String)]) -> anyhow::Result<Vec
     Ok(all)
 }
 
-/// An event to picos in no order.
+/// Sends events to picos in a scattered order.
 fn at_random(client: &Client, consoles: &[String]) -> anyhow::Result<Report> {
     let requests = (0..EVENTS).map(|at| {
-        // Far apart: a multiplication by an odd prime visits each once.
+        // The picos are far apart. Multiplication by an odd prime visits each one once.
         let eci = &consoles[at.wrapping_mul(7_368_787) % consoles.len()];
         let moved = event(eci, "engine_ui", "box", &json!({ "x": at }));
         (at.to_le_bytes().to_vec(), None, moved)
@@ -239,7 +239,7 @@ fn idle_bytes(service: &Service, before: (u64, u64)) -> anyhow::Result<(u64, u64
     ))
 }
 
-/// Returns the bytes that the engine counts for its entities.
+/// Returns the engine's own count of the bytes of its entities.
 fn counted_bytes(service: &Service) -> anyhow::Result<u64> {
     let mut text = String::new();
     service.engine.metrics().encode(&mut text)?;

@@ -1,16 +1,16 @@
-//! Lines as a picture.
+//! Draws lines as an SVG picture.
 
 use std::fmt::Write as _;
 
-/// The picture that is drawn.
+/// The contents of a picture.
 pub(super) struct Picture<'a> {
     pub(super) title: &'a str,
-    /// The name of the axis to the right, and the writing of its values.
+    /// The name of the horizontal axis. The next field formats its values.
     pub(super) across: &'a str,
     pub(super) across_text: fn(f64) -> String,
-    /// The step between two lines of the grid across; `None` is a logarithmic axis with a line at each value.
+    /// The distance of vertical grid lines. `None` is a logarithmic axis with a grid line at each value.
     pub(super) across_step: Option<f64>,
-    /// The writing of a value on the axis upwards, and the step between two lines of the grid.
+    /// The format of values on the vertical axis. The next field is the distance of its grid lines.
     pub(super) up_text: fn(f64) -> String,
     pub(super) up_step: f64,
     pub(super) series: &'a [Series],
@@ -19,7 +19,7 @@ pub(super) struct Picture<'a> {
 /// A line of the picture.
 pub(super) struct Series {
     pub(super) name: String,
-    /// Across and up, in the order of the first.
+    /// The horizontal and the vertical values, sorted by the first.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -29,14 +29,14 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 36.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
-/// Told apart also by who sees few colours.
+/// Colours that colour-blind people can distinguish, too.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
-/// Room of a name in the legend.
+/// The height of a name in the legend.
 const NAME_HEIGHT: f64 = 18.0;
 
 struct Axes {
     is_linear: bool,
-    /// The least and the greatest value across; their logarithms, unless it is linear.
+    /// The least and the greatest horizontal value, or their logarithms on a logarithmic axis.
     from: f64,
     to: f64,
     most: f64,
@@ -60,7 +60,7 @@ impl Picture<'_> {
         let greatest = points().map(|point| point.0).fold(0.0, f64::max);
         let (from, to) = match self.across_step {
             Some(step) => (0.0, greatest.max(step)),
-            // A single value stands on the left.
+            // A single value stands at the left.
             None => (least.ln(), greatest.max(least * 1.1).ln()),
         };
         Axes {
@@ -72,7 +72,7 @@ impl Picture<'_> {
     }
 }
 
-/// An SVG of these lines.
+/// Returns an SVG of these lines.
 pub(super) fn svg(picture: &Picture<'_>) -> String {
     let (series, axes) = (picture.series, picture.axes());
     let mut out = String::new();
@@ -164,7 +164,7 @@ fn grid(out: &mut String, axes: &Axes, picture: &Picture<'_>) {
     );
 }
 
-/// Returns the values at which lines of the grid go up.
+/// Returns the values of vertical grid lines.
 fn across(axes: &Axes, picture: &Picture<'_>) -> Vec<f64> {
     if let Some(step) = picture.across_step {
         return (0..=(axes.to / step) as u32).map(|at| f64::from(at) * step).collect();

@@ -1,4 +1,4 @@
-//! The journal on PostgreSQL against the same events inserted one by one, and the table `events` behind it.
+//! The journal on PostgreSQL against the same events inserted one by one, and the table `events` that follows it.
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -22,14 +22,13 @@ use crate::units::count;
 const MARK: &str = "a throng-lab: the next one replaces it";
 const SCHEMA: &str = "throng_bench";
 const ENTITIES: u64 = 5_000;
-/// Events one by one take long: so many are enough to tell their rate.
+/// The number of events that are inserted one by one. They are slow, and this many show the rate.
 const SINGLES: u32 = 5_000;
 
 /// The measurement of PostgreSQL.
 #[derive(Debug, Args)]
 pub(super) struct PostgresArguments {
-    /// The database; without it, a private server is started for the measurement. Its schema throng_bench is used, unless
-    /// the URL names another.
+    /// The database. Without it, a private server is started for the measurement. The schema throng_bench is used, unless the URL names another.
     #[arg(long, value_name = "postgres://…")]
     url: Option<String>,
     /// Rounds; the median counts.
@@ -44,10 +43,10 @@ pub(super) struct PostgresArguments {
     /// Bytes of an event's content, as JSON.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     event_bytes: u32,
-    /// Events a second while the table `events` is filled beside.
+    /// Events a second while the table `events` is filled at the same time.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..))]
     rate: u32,
-    /// Seconds of that.
+    /// Seconds of this load.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
     /// Print one JSON object instead of the table.
@@ -58,23 +57,23 @@ pub(super) struct PostgresArguments {
 #[derive(Debug, Serialize)]
 struct Figures {
     server: String,
-    /// The events a second over one connection, several to a commit.
+    /// The events a second over one connection, with several in a commit.
     journal_events_per_s: f64,
-    /// The same events, a row and a commit each.
+    /// The same events with a row and a commit for each.
     single_events_per_s: f64,
     ratio: f64,
-    /// A checkpoint of a backlog, with the table `events`.
+    /// The rate of a checkpoint of a backlog, with the table `events`.
     checkpoint_events_per_s: f64,
-    /// Under load at this rate.
+    /// The events a second under load at a fixed rate.
     rate_events_per_s: f64,
-    /// Events that were not in the table yet, at most.
+    /// The most events that were not in the table yet.
     backlog_events_max: u64,
-    /// The last checkpoint after the load ended: what was left.
+    /// The time of the last checkpoint, of what was left after the load.
     last_checkpoint_s: f64,
     kept_up: bool,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &PostgresArguments) -> anyhow::Result<ExitCode> {
     let private = match arguments.url {
         Some(_) => None,
@@ -130,7 +129,7 @@ async fn measure(
         rate_events_per_s: behind.rate,
         backlog_events_max: behind.max,
         last_checkpoint_s: behind.last.as_secs_f64(),
-        // A checkpoint a second: what came during one, and while the next is made.
+        // With a checkpoint a second, the backlog holds what arrives during one and until the next has ended.
         kept_up: behind.max <= 3 * u64::from(arguments.rate) && behind.rate >= 0.98 * f64::from(arguments.rate),
     })
 }
@@ -151,7 +150,7 @@ struct Behind {
     last: Duration,
 }
 
-/// Appends at a fixed rate, a checkpoint a second beside it.
+/// Appends at a fixed rate, with a checkpoint a second beside it.
 async fn keep_up(
     arguments: &PostgresArguments,
     writing: &mut Writing,
@@ -193,7 +192,7 @@ async fn keep_up(
     })
 }
 
-/// A JSON object of so many bytes.
+/// Returns a JSON object of this many bytes.
 fn content(bytes: u32) -> Vec<u8> {
     let wrapping = r#"{"seat":""}"#.len();
     let text = "x".repeat((bytes as usize).saturating_sub(wrapping));
@@ -231,8 +230,8 @@ impl Writing {
         Position::new(self.writer, CommitNo(self.number))
     }
 
-    /// Writes commits one after the other, and returns the time that finishing and appending them took. Gathering the records is the
-    /// engine's work, not the journal's.
+    /// Writes commits one after the other, and returns the time of finishing and appending them. Gathering the records is the engine's work, not the
+    /// journal's.
     async fn commits(&mut self, count: u32) -> anyhow::Result<Duration> {
         let mut took = Duration::ZERO;
         for _ in 0..count {
@@ -265,7 +264,7 @@ impl Writing {
     }
 }
 
-/// The same events as most applications write them: a row and a commit each.
+/// The same events as most applications write them: a row and a commit for each.
 struct Plain {
     client: tokio_postgres::Client,
     version: String,
@@ -307,7 +306,7 @@ impl Plain {
         Ok(begun.elapsed())
     }
 
-    /// Leaves nothing behind.
+    /// Removes its table.
     async fn end(self) -> anyhow::Result<String> {
         self.client.batch_execute("DROP TABLE throng_bench_singles").await?;
         Ok(self.version)
@@ -343,7 +342,7 @@ fn print(arguments: &PostgresArguments, figures: &Figures) {
             figures.last_checkpoint_s,
         )
     };
-    // A reader that went away (`| head`) is no error of ours.
+    // A closed reader (`| head`) is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 

@@ -1,12 +1,10 @@
 //! Recommendations: the computation in a plain loop, over the Rust API, and over HTTP, in alternating rounds.
 //!
-//! What the engine costs is what is missing to the plain loop's throughput times the cores. Over HTTP the service has one loop
-//! (the client takes the other core), and is held against what one core would do that pays for the computation and for a bare
-//! echo of the same requests, and for nothing else.
+//! The cost of the Rust API is the difference to the plain loop's throughput times the cores. Over HTTP the service has one loop, and the client
+//! takes the other core. The service is compared with a core that does only the computation and a bare echo of the same requests.
 //!
-//! An echo that is saturated never wakes its client: that one has always something to do. A service that computes for 30 µs a
-//! request wakes it for nearly every answer, and pays for that. So the echo is measured a second time, at the rate the service
-//! has reached: the difference is the system's, not the engine's.
+//! A saturated echo never wakes its client, which always has something to do. A service that computes for 30 µs a request wakes it for nearly every
+//! answer, and pays for that. So the echo is also measured at the rate of the service. The difference belongs to the system, not to the engine.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -49,14 +47,14 @@ pub(super) struct PreferencesArguments {
 const LIMIT: usize = 10;
 const ACTIONS: u32 = 40;
 
-/// A round: recommendations or requests a second, and CPU a request where it is another process's.
+/// A round: recommendations or requests a second, and the CPU of a request in another process.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The rate of one thread.
+    /// The rate of one thread in a plain loop.
     alone: f64,
-    /// The rate of a thread a core, all together.
+    /// The rate of plain loops on all cores together.
     together: f64,
-    /// Over the Rust API, a thread a core.
+    /// The rate over the Rust API, with a thread for each core.
     rust: f64,
     http: Http,
     generic: Http,
@@ -77,12 +75,12 @@ impl Round {
         1.0 / (1.0 / self.alone + 1.0 / self.echo.per_s)
     }
 
-    /// Its CPU a request.
+    /// Returns the CPU of a request for such a core.
     fn ceiling_cpu_us(&self) -> f64 {
         1e6 / self.alone + self.echo.cpu_us
     }
 
-    /// The same at the service's rate.
+    /// Returns the CPU of a request for such a core at the service's rate.
     fn paced_cpu_us(&self) -> f64 {
         1e6 / self.alone + self.paced.cpu_us
     }
@@ -111,7 +109,7 @@ struct Figures {
     generic_cpu_loop_and_echo_by_it: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &PreferencesArguments) -> anyhow::Result<ExitCode> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let users: Vec<Vec<Act>> = (0..arguments.users).map(actions).collect();
@@ -134,7 +132,7 @@ pub(super) fn run(arguments: &PreferencesArguments) -> anyhow::Result<ExitCode> 
             generic: http(&service, "/api/user/", None)?,
         })
     };
-    // Once without being counted.
+    // The first round is not counted.
     round()?;
     let rounds = (0..arguments.rounds)
         .map(|_| round())
@@ -168,10 +166,10 @@ pub(super) fn run(arguments: &PreferencesArguments) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the actions of a user: the same in every run.
+/// Returns the actions of a user, the same in every run.
 fn actions(user: u32) -> Vec<Act> {
     let kinds = [ActionKind::View, ActionKind::View, ActionKind::Like, ActionKind::Buy];
-    // Multiples of primes, so that users differ and their items are spread over the catalogue.
+    // The multiples of primes make users differ and spread their items over the catalogue.
     let item = |n: u32| user.wrapping_mul(7_919).wrapping_add(n.wrapping_mul(613)) % ITEMS as u32;
     (0..ACTIONS)
         .map(|n| Act {
@@ -206,7 +204,7 @@ async fn engine(users: &[Vec<Act>]) -> anyhow::Result<Engine> {
     Ok(engine)
 }
 
-/// The service in a process of its own, so that its CPU time can be told; nothing of it touches a disk.
+/// Starts the service in a process of its own, so that its CPU time can be measured. Nothing of it touches a disk.
 fn service(users: &[Vec<Act>], connections: usize) -> anyhow::Result<EchoProcess> {
     let mut command = yardstick("serve")?;
     command.args(["--app", "preferences", "--journal", "memory:"]);
@@ -295,7 +293,7 @@ fn requests_of(
     })
 }
 
-/// Requests at even distances.
+/// Requests at even intervals.
 struct Paced {
     requests: Vec<Vec<u8>>,
     next: usize,

@@ -23,39 +23,39 @@ pub(super) struct QueueArguments {
     /// Write a page with charts here.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// A small run, to see that all of it works; its figures say little.
+    /// A small run to check that everything works. Its figures say little.
     #[arg(long)]
     quick: bool,
     /// Alternating repetitions; the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     repeats: u16,
-    /// A single measurement, in this process; as JSON in and out.
+    /// Run a single measurement in this process, with JSON as input and output.
     #[arg(long, hide = true, value_name = "JSON")]
     task: Option<String>,
 }
 
-/// Trades a second, of all senders together, from a quiet moment on.
+/// The trades a second of all senders together, from a low rate on.
 const LEVELS: [f64; 6] = [1e3, 1e4, 1e5, 1e6, 1e7, 5e7];
 
-/// Senders at a level.
+/// The number of senders at a level.
 const LEVEL_THREADS: u32 = 6;
 
-/// A way at full speed.
+/// The figures of a way at full speed.
 #[derive(Debug, Serialize)]
 struct SurgeRow {
     way: String,
     items: u64,
     millions_per_s: f64,
-    /// The share of the same work without a hand-off, in the same repetition.
+    /// The throughput relative to the same work without a hand-off, in the same repetition.
     of_ceiling: f64,
-    /// The same with trades given in one call.
+    /// The throughput with trades passed in one call.
     at_once_millions_per_s: f64,
     at_once_of_ceiling: f64,
     cpu_nanos: f64,
     peak_megabytes: f64,
 }
 
-/// A way at a level.
+/// The figures of a way at a level.
 #[derive(Debug, Serialize)]
 struct LevelRow {
     way: String,
@@ -73,7 +73,7 @@ struct Figures {
     levels: Vec<LevelRow>,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &QueueArguments) -> anyhow::Result<ExitCode> {
     use std::io::Write as _;
     let mut out = std::io::stdout();
@@ -94,12 +94,12 @@ pub(super) fn run(arguments: &QueueArguments) -> anyhow::Result<ExitCode> {
         true => serde_json::to_string(&serde_json::json!({ "queue": figures }))? + "\n",
         false => tables(&figures),
     };
-    // A reader that went away (`| head`) is no error of ours.
+    // A closed reader (`| head`) is not an error.
     let _ = out.write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each in a process of its own, so that the peak of memory is its own.
+/// Runs a task in a process of its own, so that the peak of memory is its own.
 fn apart(task: &Task) -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let output = Command::new(program)
@@ -138,7 +138,7 @@ fn surges(arguments: &QueueArguments) -> anyhow::Result<Vec<SurgeRow>> {
         at_once,
         ..surge.clone()
     });
-    // None: the ceiling.
+    // `None` is the ceiling.
     let ways: Vec<Option<Candidate>> = [None]
         .into_iter()
         .chain(Candidate::all().into_iter().map(Some))

@@ -32,7 +32,7 @@ struct Figures {
     first_read_ms: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &RecoveryArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let data = scratch.0.join("journal");
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &RecoveryArguments) -> anyhow::Result<ExitCode> {
         .context("the process that fills the journal has no output")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
-    // As hard as it gets: kill -9.
+    // `kill -9` is the worst case.
     child.kill()?;
     child.wait()?;
     ensure!(

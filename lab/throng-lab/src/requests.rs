@@ -1,19 +1,19 @@
-//! The requests of a measurement: each adds a student nobody has added yet, so that each is an event to be synced.
+//! The requests of a measurement. Each adds a new student, so that each is an event to be synced.
 
 use serde_json::json;
 use std::net::SocketAddr;
 use throng_load::{Next, Options, Outcome, Report, Request, Shot, Source, Target, Verdict, run};
 
-/// Sections the students are spread over.
+/// The number of sections that the students are spread over.
 pub(super) const SECTIONS: usize = 1_000;
 
-/// Students who have never been added.
+/// Generates students who have never been added.
 #[derive(Debug, Default)]
 pub(super) struct Students {
     next: u64,
 }
 
-/// Requests that are sent one after the other, each once, whatever their answers.
+/// Requests that are sent once each, in order, regardless of the answers.
 struct Prepared {
     requests: Vec<Vec<u8>>,
     next: usize,
@@ -33,7 +33,7 @@ impl Source for Prepared {
     }
 }
 
-/// Opens the sections, with seats for everybody.
+/// Opens the sections, with seats for all students.
 pub(super) fn open_sections(address: SocketAddr) -> anyhow::Result<()> {
     let body = json!({ "capacity": u32::MAX }).to_string();
     let host = address.to_string();
@@ -47,7 +47,7 @@ pub(super) fn open_sections(address: SocketAddr) -> anyhow::Result<()> {
     drive(address, 64, requests).map(drop)
 }
 
-/// Sends so many adds over so many connections.
+/// Sends this many adds over this many connections.
 pub(super) fn add_students(
     address: SocketAddr,
     connections: usize,
@@ -68,7 +68,7 @@ pub(super) fn add_students(
     drive(address, connections, requests)
 }
 
-/// Sends these requests over so many connections; all must succeed.
+/// Sends these requests over this many connections. All must succeed.
 pub(super) fn drive(address: SocketAddr, connections: usize, requests: Vec<Vec<u8>>) -> anyhow::Result<Report> {
     let mut options = Options::new(Target::resolve(&format!("http://{address}"), false)?);
     options.connections = connections;

@@ -1,4 +1,4 @@
-//! A service as a process of its own, so that its CPU time can be told from the client's.
+//! A service in a process of its own, so that its CPU time can be told from the client's.
 
 use clap::Args;
 use std::{
@@ -30,7 +30,7 @@ pub(crate) struct ServerArguments {
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
     app: Served,
-    /// The part of the app that this is, where it has several.
+    /// The part of the app that this process is, if the app has several.
     #[arg(long)]
     role: Option<String>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct ServerArguments {
     /// Bytes of a commit beyond which work from outside waits for the next one.
     #[arg(long)]
     commit_bytes_max: Option<usize>,
-    /// Has so many messages go back and forth between entities, as long as it runs.
+    /// Keep this many messages going back and forth between entities.
     #[arg(long, default_value_t = 0)]
     storm: u32,
 }
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     output.flush()?;
     if arguments.until_input_closes {
         let mut buffer = [0; 64];
-        // The end and an error both mean that nobody is at the other end any more.
+        // The end of input and an error both mean that the other end is gone.
         while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
     } else {
         throng_http::StopSignal::watch()?.wait();

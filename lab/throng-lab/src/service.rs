@@ -13,35 +13,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A process that does not start or end within this time hangs.
+/// The time after which a process that starts or ends counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(1);
-/// The bytes of a log's end that are told.
+/// The bytes of a log's end that an error quotes.
 const TOLD_BYTES: usize = 2_000;
 
 /// The launch of a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// The app whose program serves.
+    /// The app of the program.
     pub(crate) app: &'static str,
     /// The journal, as `--journal` takes it.
     pub(crate) place: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
-    /// The file that takes its output.
+    /// The file for its output.
     pub(crate) log: PathBuf,
-    /// The namespace it is started in, if not that of this program.
+    /// The namespace it runs in, if not that of this program.
     pub(crate) within: Option<Within>,
 }
 
-/// A network namespace, as `ip netns` names it, and an address in it to listen at.
+/// A network namespace by its name in `ip netns`, and an address in it to listen at.
 #[derive(Clone, Debug)]
 pub(crate) struct Within {
     pub(crate) namespace: String,
     pub(crate) address: IpAddr,
 }
 
-/// An app's program, which is this one under another name.
+/// Returns the command of an app's program, which is this one under another name.
 pub(crate) fn program(app: &str) -> anyhow::Result<Command> {
     program_within(app, None)
 }
@@ -51,7 +51,7 @@ fn program_within(app: &str, namespace: Option<&str>) -> anyhow::Result<Command>
     let mut command = match namespace {
         None => Command::new(own),
         Some(namespace) => {
-            // It becomes the program, and stays the same process.
+            // `ip` replaces itself with the program, so the process id stays the same.
             let mut command = Command::new("ip");
             command.args(["netns", "exec", namespace]).arg(own);
             command
@@ -63,7 +63,7 @@ fn program_within(app: &str, namespace: Option<&str>) -> anyhow::Result<Command>
 }
 
 impl Launch {
-    /// Starts it and does not wait until it serves.
+    /// Starts the service and does not wait until it serves.
     pub(crate) fn spawn(&self) -> anyhow::Result<Service> {
         let said = OpenOptions::new().create(true).append(true).open(&self.log);
         let said: File = said.with_context(|| format!("cannot write {}", self.log.display()))?;
@@ -87,7 +87,7 @@ impl Launch {
         let (sender, lines) = mpsc::channel();
         thread::Builder::new().name("first-line".into()).spawn(move || {
             let mut line = String::new();
-            // A process that ends says nothing, which is an empty line.
+            // A process that ends prints nothing, which is an empty line.
             let _ = BufReader::new(output).read_line(&mut line);
             let _ = sender.send(line);
         })?;
@@ -99,7 +99,7 @@ impl Launch {
         })
     }
 
-    /// `throng cluster drain NAME` and its like on its journal, as a person types it.
+    /// Runs `throng cluster drain NAME` or a similar command on its journal, as a person does.
     pub(crate) fn ask_cluster(&self, what: &[&str]) -> anyhow::Result<()> {
         let done = program(self.app)?
             .arg("cluster")
@@ -112,7 +112,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Starts it and waits until it serves.
+    /// Starts the service and waits until it serves.
     pub(crate) fn start(&self) -> anyhow::Result<Service> {
         let mut service = self.spawn()?;
         service.wait_until_served()?;
@@ -141,18 +141,18 @@ impl Service {
         self.child.id()
     }
 
-    /// Sends a signal; does nothing for a process that has gone.
+    /// Sends a signal. Does nothing if the process has ended.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends `kill -9` and waits for the end.
     pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits for the end.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM);
         let begun = Instant::now();
@@ -178,13 +178,13 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Both fail only for a process that has ended and been waited for.
+        // Both fail only if the process has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The last lines of a service's log.
+/// Returns the last lines of a service's log.
 pub(crate) fn end_of(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TOLD_BYTES)..]).into_owned();

@@ -1,4 +1,4 @@
-//! Starting from a journal with many entities and the idempotency keys of an hour, and the end of that hour.
+//! Starting from a journal with many entities and an hour of idempotency keys, and the moment when these keys expire.
 
 use clap::Args;
 use registration::section::{Look, Section, SectionCommand};
@@ -25,9 +25,9 @@ use super::{
 };
 use crate::units::count;
 
-/// Longer than keys are kept.
+/// A time longer than keys are kept, in microseconds.
 const PAST_MICROS: i64 = 3_700_000_000;
-/// The length of each look at the pauses.
+/// The time for which pauses are measured.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The measurement of a start.
@@ -55,7 +55,7 @@ struct Figures {
     at_expiry: Pauses,
 }
 
-/// The pauses of a client that asks again as soon as it is answered.
+/// The latencies of a client that sends the next command as soon as it has its answer.
 #[derive(Debug, Serialize)]
 struct Pauses {
     asked: u64,
@@ -63,7 +63,7 @@ struct Pauses {
     worst_ms: f64,
 }
 
-/// The real world, with a wall clock that can be moved.
+/// A host on the real machine, with a wall clock that can be moved.
 struct Movable {
     host: TokioHost,
     ahead_micros: AtomicI64,
@@ -79,7 +79,7 @@ impl Host for Movable {
     }
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let data = scratch.0.join("journal");
@@ -116,7 +116,7 @@ pub(super) fn run(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every section is opened, then asked under keys; the last checkpoint is made at the end.
+/// Opens every section, then adds students under keys. The stop at the end makes the last checkpoint.
 async fn fill_journal(data: &Path, arguments: &StartArguments) -> anyhow::Result<()> {
     let (engine, journal) = fill::engine(data, Options::default()).await?;
     let entities = arguments.entities;
@@ -138,7 +138,7 @@ async fn fill_journal(data: &Path, arguments: &StartArguments) -> anyhow::Result
     engine.stop().await;
     drop(engine);
     throng_app::cli::close_journal(journal);
-    // The disk would write gigabytes back while pauses are looked for.
+    // Otherwise the disk would write gigabytes back while pauses are measured.
     for file in std::fs::read_dir(data)? {
         let path = file?.path();
         if path.is_file() {
@@ -185,7 +185,7 @@ async fn measure(data: &Path, arguments: &StartArguments) -> anyhow::Result<Figu
     })
 }
 
-/// Asks for a while for seats for new students, one after the other, and has a checkpoint made meanwhile.
+/// Adds new students for a while, one after the other, during a checkpoint.
 async fn pauses(engine: &Engine, entities: u64, student: &str) -> anyhow::Result<Pauses> {
     let begun = Instant::now();
     let mut waits = throng_load::measure::latencies();

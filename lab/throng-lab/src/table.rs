@@ -1,4 +1,4 @@
-//! Figures in columns.
+//! Figures in a table.
 
 use std::fmt::Write as _;
 

@@ -56,7 +56,7 @@ enum Transport {
     WebSocket,
 }
 
-/// The medians of one way to ask.
+/// The medians of one transport.
 #[derive(Debug, Serialize)]
 struct Line {
     transport: Transport,
@@ -64,12 +64,12 @@ struct Line {
     batch: usize,
     commands_per_s: f64,
     cpu_us: f64,
-    /// The commands, as a share of those by HTTP with one command at a time over as many connections, in the same round.
+    /// The commands, relative to those over HTTP with one command at a time and equally many connections, in the same round.
     commands_ratio: f64,
     cpu_ratio: f64,
 }
 
-/// A connection's client.
+/// The client of one connection.
 enum Client {
     Http(TcpStream),
     WebSocket(Box<tokio_tungstenite::WebSocketStream<TcpStream>>),
@@ -90,7 +90,7 @@ impl Client {
         })
     }
 
-    /// Has so many students added, and waits for all the answers.
+    /// Adds this many students and waits for all answers.
     async fn add(&mut self, batch: usize, next: &AtomicU64, text: &mut String) -> anyhow::Result<()> {
         text.clear();
         let first = next.fetch_add(batch as u64, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Client {
     }
 }
 
-/// Counts responses as they come in pieces.
+/// Counts responses that arrive in pieces.
 #[derive(Default)]
 struct Answers {
     ended: usize,
@@ -170,7 +170,7 @@ impl Answers {
     }
 }
 
-/// Returns the number of commands that are done in a time.
+/// Returns the number of commands done within a time.
 async fn drive(
     address: SocketAddr,
     (transport, connections, batch): (Transport, usize, usize),
@@ -201,7 +201,7 @@ async fn drive(
     Ok((total, begun.elapsed()))
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &WebsocketArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let mut command = yardstick("serve")?;
@@ -224,14 +224,14 @@ pub(super) fn run(arguments: &WebsocketArguments) -> anyhow::Result<ExitCode> {
                 })
         })
         .collect();
-    // Commands a second and CPU microseconds each, of each way and round.
+    // The commands a second and the CPU microseconds of each, by transport and round.
     let mut figures = vec![Vec::new(); ways.len()];
     for round in 0..=arguments.rounds {
         for (way, figures) in ways.iter().zip(&mut figures) {
             let before = service.cpu_time()?;
             let (done, took) = runtime.block_on(drive(service.address(), *way, arguments.time, &next))?;
             let cpu = service.cpu_time()?.saturating_sub(before);
-            // The first round is not counted: memory is touched, students' lists grow.
+            // The first round is not counted. It touches the memory and fills the students' lists.
             if round > 0 {
                 figures.push((done as f64 / took.as_secs_f64(), cpu.as_secs_f64() * 1e6 / done as f64));
             }

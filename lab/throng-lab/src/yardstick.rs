@@ -1,4 +1,4 @@
-//! The processes a benchmark starts: the bare rulers, and the service they are held against.
+//! The processes that a benchmark starts: the bare yardsticks, and the service that is compared with them.
 
 use clap::Subcommand;
 use std::process::ExitCode;

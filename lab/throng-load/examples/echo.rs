@@ -1,9 +1,8 @@
-//! The cheapest HTTP server there can be: a target for measuring load generators.
+//! The cheapest possible HTTP server, as a target for measuring load generators.
 //!
-//! One epoll loop a thread, a constant answer for each request head that arrives, bodies of
-//! requests not understood. `echo [PORT] [THREADS] [PAUSE_SECONDS]`; it says `ready PORT` once it
-//! listens. With a pause it stands still for so long in every ten seconds, like a server in a long
-//! garbage collection.
+//! Each thread has one epoll loop and sends a constant answer to each request head. It does not support bodies of requests. The arguments are
+//! `echo [PORT] [THREADS] [PAUSE_SECONDS]`. It prints `ready PORT` once it listens. With a pause it stops for this long in every ten seconds, like a
+//! server in a long garbage collection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -55,7 +54,7 @@ fn serve(port: u16, pause: Duration) -> anyhow::Result<()> {
     let mut next_pause = Instant::now() + PAUSE_EVERY / 2;
     loop {
         if !pause.is_zero() && Instant::now() >= next_pause {
-            // Pauses that nobody was there to see are not made up for.
+            // Missed pauses are not made up for.
             while next_pause <= Instant::now() {
                 next_pause += PAUSE_EVERY;
             }

@@ -1,4 +1,4 @@
-//! The highest rate that keeps a promise: which rate to try next. Pure; the caller runs the load.
+//! The search for the highest rate that keeps a promise. It only chooses the next rate; the caller runs the load.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +8,16 @@ use crate::report::{Summary, units};
 /// The promise that a rate must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// Response time at p99, in nanoseconds.
+    /// The limit of the response time at p99, in nanoseconds.
     pub p99_nanos: u64,
-    /// Share of failed requests, 0 to 1.
+    /// The limit of the share of failed requests, 0 to 1.
     pub failure_share: f64,
 }
 
 /// A rate that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The rate (or other variable) tried.
+    /// The rate, or the other variable that is searched.
     pub rate: f64,
     /// Successes a second.
     pub throughput: f64,
@@ -25,12 +25,12 @@ pub struct Trial {
     pub response: Summary,
     /// Share of failed requests.
     pub failure_share: f64,
-    /// Requests that were due and never sent.
+    /// Requests that were due and were never sent.
     pub unsent: u64,
-    /// CPU of the target's processes, percent of one core, where they are known.
+    /// The CPU of the target's processes in percent of one core, if they are known.
     #[serde(default)]
     pub cpu_percent: Option<f64>,
-    /// Why the promise was not kept; `None` if it was.
+    /// The reason why the promise was not kept; `None` if it was.
     pub broken: Option<String>,
 }
 
@@ -65,32 +65,31 @@ impl Trial {
 /// The choice of rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Search {
-    /// Doubles from `from` until a trial fails (or `to`), then halves the gap until it is within
-    /// `precision` of the rate.
+    /// Doubles the rate from `from` until a trial fails (or `to`). Then it halves the gap until it is within `precision` of the rate.
     Bisect {
         /// The first rate that is tried, in requests a second.
         from: f64,
-        /// No higher rate is tried, in requests a second.
+        /// The upper limit of rates, in requests a second.
         to: f64,
-        /// Relative gap at which it ends.
+        /// The relative gap at which the search ends.
         precision: f64,
     },
-    /// Rates from `from` by `step` until a trial fails (or `to`).
+    /// Increases the rate from `from` by `step` until a trial fails (or `to`).
     Steps {
         /// The first rate that is tried, in requests a second.
         from: f64,
-        /// No higher rate is tried, in requests a second.
+        /// The upper limit of rates, in requests a second.
         to: f64,
-        /// Difference between two rates.
+        /// The difference between two rates.
         step: f64,
     },
 }
 
-/// Trials of one search at most.
+/// The most trials of one search.
 pub const TRIALS_MAX: usize = 40;
 
 impl Search {
-    /// The rate to try next, given what was tried.
+    /// Returns the next rate, given all trials so far, or `None` at the end.
     pub fn next(&self, trials: &[Trial]) -> Option<f64> {
         if trials.len() >= TRIALS_MAX {
             return None;
@@ -122,7 +121,7 @@ impl Search {
     }
 }
 
-/// The highest rate that kept the promise, among those below the first that broke it.
+/// Returns the trial with the highest rate that kept the promise, among those below the first that broke it.
 pub fn best(trials: &[Trial]) -> Option<&Trial> {
     let broken = trials
         .iter()

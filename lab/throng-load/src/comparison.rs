@@ -1,11 +1,11 @@
-//! Two runs side by side: the difference, and whether it stands out of the noise. Pure.
+//! Two runs side by side: their differences, and whether these are clear of the noise. It only computes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Report;
 use crate::report::Summary;
 
-/// Repetitions needed before anything is said about a difference.
+/// The repetitions that are needed for a statement about a difference.
 pub const REPETITIONS_MIN: usize = 3;
 
 /// The comparable figures of a repetition (a round, or a second of a run).
@@ -13,11 +13,11 @@ pub const REPETITIONS_MIN: usize = 3;
 pub struct Repetition {
     /// Successes a second.
     pub throughput: f64,
-    /// Mean or, of a second, median latency, in nanoseconds.
+    /// The mean latency, or the median for a second of a run, in nanoseconds.
     pub middle_nanos: f64,
     /// 99th percentile, in nanoseconds.
     pub p99_nanos: f64,
-    /// CPU time of the target's process for each request, in nanoseconds, where it is known.
+    /// The CPU time of the target's process for a request, in nanoseconds, if it is known.
     #[serde(default)]
     pub cpu_nanos: Option<f64>,
 }
@@ -25,7 +25,7 @@ pub struct Repetition {
 /// The difference of one figure between A and B.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The figure that is compared, as reports name it.
+    /// The name of the figure in reports.
     pub name: String,
     /// Geometric mean over A's repetitions.
     pub a: f64,
@@ -33,20 +33,20 @@ pub struct Difference {
     pub b: f64,
     /// A divided by B.
     pub ratio: f64,
-    /// 95 % confidence interval of the ratio.
+    /// The lower end of the 95 % confidence interval of the ratio.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of this interval.
     pub high: f64,
-    /// Repetitions it rests on, of the side that has fewer.
+    /// The number of repetitions, on the side that has fewer.
     pub repetitions: usize,
-    /// True if it stands out of the noise: enough repetitions and an interval without 1.
+    /// True if the difference is clear of the noise: there are enough repetitions, and the interval does not contain 1.
     pub clear: bool,
     /// True if less is better.
     pub less_is_better: bool,
 }
 
 impl Repetition {
-    /// A whole run as one repetition.
+    /// Returns a whole run as one repetition.
     pub fn of_run(report: &Report) -> Self {
         let summary = Summary::of(&report.response);
         Repetition {
@@ -57,7 +57,7 @@ impl Repetition {
         }
     }
 
-    /// The seconds of a run as repetitions, without the first and the last, which are not whole.
+    /// Returns the seconds of a run as repetitions, without the first and the last, which are incomplete.
     pub fn of_seconds(report: &Report) -> Vec<Self> {
         let whole = report.seconds.len().saturating_sub(1);
         let seconds = report.seconds.iter().take(whole).skip(1);
@@ -72,8 +72,8 @@ impl Repetition {
     }
 }
 
-/// The differences between two sets of repetitions. `paired`: the n-th of A and of B ran under the
-/// same conditions, so that what both share cancels.
+/// Returns the differences between two sets of repetitions. `paired` means that the n-th repetitions of A and of B ran under the same conditions, so
+/// that common effects cancel.
 pub fn differences(a: &[Repetition], b: &[Repetition], paired: bool) -> Vec<Difference> {
     let one = |name, figure: fn(&Repetition) -> f64, less_is_better| {
         let a: Vec<f64> = a.iter().map(figure).collect();
@@ -92,7 +92,7 @@ pub fn differences(a: &[Repetition], b: &[Repetition], paired: bool) -> Vec<Diff
 }
 
 fn difference(name: &str, a: &[f64], b: &[f64], paired: bool, less_is_better: bool) -> Difference {
-    // Ratios are what is compared, so logarithms are what is averaged.
+    // Ratios are compared, so logarithms are averaged.
     let logarithms = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value.max(1e-9).ln()).collect() };
     let (log_a, log_b) = (logarithms(a), logarithms(b));
     let repetitions = a.len().min(b.len());
@@ -144,13 +144,13 @@ fn mean_and_variance(values: &[f64]) -> (f64, f64) {
     (mean, squares / (values.len() as f64 - 1.0).max(1.0))
 }
 
-/// Two-sided 95 % quantile of Student's t distribution.
+/// Returns the two-sided 95 % quantile of Student's t distribution.
 fn student_95(freedom: f64) -> f64 {
     const TABLE: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     let freedom = freedom.max(1.0);
     match TABLE.get(freedom.floor() as usize - 1) {
         Some(value) => *value,
-        // Asymptotic expansion; within 0.2 % from 10 degrees on.
+        // This asymptotic expansion is within 0.2 % from 10 degrees on.
         None => 1.96 + 2.4 / freedom + 2.8 / freedom.powi(2),
     }
 }

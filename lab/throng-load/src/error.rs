@@ -1,8 +1,8 @@
-//! The errors: kinds that are counted during a run, and errors that prevent one.
+//! The kinds of errors that are counted during a run, and the errors that prevent a run.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request is counted as failed.
+/// The reason why a request counts as failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
@@ -12,45 +12,45 @@ pub enum ErrorKind {
     Refused,
     /// The address cannot be reached, or no socket could be opened.
     Unreachable,
-    /// No connection within the connect timeout.
+    /// There was no connection within the connect timeout.
     ConnectTimeout,
     /// The TLS handshake or a record failed.
     Tls,
     /// The connection was reset.
     Reset,
-    /// The connection was closed before any byte of the answer.
+    /// The connection was closed before the first byte of the answer.
     Closed,
-    /// The connection was closed within the answer.
+    /// The connection was closed during the answer.
     ClosedMidway,
     /// The answer is not HTTP/1.
     Garbage,
-    /// The answer's head is above 64 KiB.
+    /// The answer's head is longer than 64 KiB.
     TooLarge,
-    /// The answer's length is told in ways that differ.
+    /// The answer has several lengths that differ.
     Lengths,
-    /// More bytes came than the answer has, which no request asked for.
+    /// More bytes arrived than the answer has, and no request asked for them.
     Surplus,
-    /// The target speaks HTTP/1 only, where HTTP/2 was asked for.
+    /// The target speaks only HTTP/1, but the run asks for HTTP/2.
     NoHttp2,
-    /// The target gave the connection up (GOAWAY) before it took the request (HTTP/2).
+    /// The target closed the connection (GOAWAY) before it took the request (HTTP/2).
     GoAway,
-    /// The target refused the request its stream (HTTP/2).
+    /// The target refused the request's stream (HTTP/2).
     RefusedStream,
     /// The target reset the request's stream (HTTP/2).
     StreamReset,
-    /// Frames that break the protocol (HTTP/2), or a request that has no form in it.
+    /// Frames break the protocol (HTTP/2), or the request cannot be expressed in it.
     Protocol,
-    /// No whole answer within the request timeout.
+    /// There was no complete answer within the request timeout.
     Timeout,
-    /// Still unanswered when the run was over.
+    /// The request was still unanswered at the end of the run.
     Unanswered,
-    /// A redirect (3xx other than 304): not followed.
+    /// The answer is a redirect (3xx other than 304), which is not followed.
     Redirect,
-    /// Answered with a status from 400 to 499.
+    /// The status is from 400 to 499.
     ClientError,
-    /// Answered with a status from 500 to 599.
+    /// The status is from 500 to 599.
     ServerError,
-    /// Another status that is no success.
+    /// The status is another one that is no success.
     OtherStatus,
     /// The answer failed a check.
     Check,
@@ -85,7 +85,7 @@ impl ErrorKind {
         ErrorKind::Check,
     ];
 
-    /// A name of a few words, the same in every report.
+    /// Returns a name of a few words, the same in every report.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Dns => "name without address (DNS)",
@@ -115,7 +115,7 @@ impl ErrorKind {
         }
     }
 
-    /// The kind under which a status fails; `None` for 2xx and 304.
+    /// Returns the kind of a failed status; `None` for 2xx and 304.
     pub fn of_status(status: u16) -> Option<ErrorKind> {
         match status {
             200..=299 | 304 => None,
@@ -126,7 +126,7 @@ impl ErrorKind {
         }
     }
 
-    /// True if no connection could be had at all.
+    /// Returns true if there was no connection at all.
     pub(crate) fn is_connect(self) -> bool {
         matches!(
             self,
@@ -141,7 +141,7 @@ pub enum Error {
     /// The URL cannot be used.
     #[error("cannot use the URL `{url}`: {reason}")]
     Url {
-        /// The URL, as it was given.
+        /// The URL as given.
         url: String,
         /// The fault.
         reason: String,
@@ -149,7 +149,7 @@ pub enum Error {
     /// The host's name has no address.
     #[error("cannot find the address of `{host}`: {cause} (DNS); check the name, or give an IP address")]
     Dns {
-        /// The name looked up.
+        /// The name that was looked up.
         host: String,
         /// The error of the resolver.
         cause: std::io::Error,
@@ -159,19 +159,19 @@ pub enum Error {
         "`{host}` ({address}) is neither loopback nor a private address: loading it may be an attack; pass --i-own-this-target if it is yours"
     )]
     NotOurs {
-        /// The host's name, as it was given.
+        /// The host's name as given.
         host: String,
         /// The public address found.
         address: std::net::IpAddr,
     },
-    /// More connections than file descriptors.
+    /// The process may not open enough file descriptors for the connections.
     #[error(
         "{wanted} connections need about {needed} file descriptors, but the limit is {limit}; raise it with `ulimit -n {needed}` or use fewer connections"
     )]
     FileDescriptors {
-        /// Connections asked for.
+        /// The requested connections.
         wanted: usize,
-        /// Descriptors needed, with those for files and timers.
+        /// The needed descriptors, including those for files and timers.
         needed: u64,
         /// The hard limit of this process.
         limit: u64,
@@ -182,26 +182,26 @@ pub enum Error {
     /// A plan or trace cannot be read.
     #[error("{file}: {reason}")]
     Plan {
-        /// The file's path, as it was given.
+        /// The file's path as given.
         file: String,
-        /// The finding, its place, and the expectation.
+        /// The fault, its place, and what was expected.
         reason: String,
     },
     /// A file or socket operation failed.
     #[error("cannot {action}: {cause}")]
     Io {
-        /// The attempt.
+        /// The operation.
         action: String,
         /// The error of the system.
         cause: std::io::Error,
     },
 }
 
-/// The result of preparing or doing a run.
+/// The result of preparing or running a load.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 pub(crate) trait Doing<T> {
-    /// Names what was tried.
+    /// Adds the operation to an error.
     fn doing(self, action: impl FnOnce() -> String) -> Result<T>;
 }
 

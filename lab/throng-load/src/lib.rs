@@ -1,9 +1,8 @@
 //! A load generator for any HTTP service.
 //!
-//! A [`Source`] decides what is sent when (closed model, open model, replay, plan); [`run`] drives
-//! it over many connections with an inner loop of its own, and answers with a [`Report`]: exact
-//! counts, HdrHistograms of response and service time, a per-second series, and what the generator
-//! itself cost. It knows nothing of any engine.
+//! A [`Source`] decides which request is sent when (closed model, open model, replay, plan). [`run`] drives it over many connections with an inner
+//! loop of its own, and returns a [`Report`]. The report has exact counts, HdrHistograms of response and service time, a per-second series, and the
+//! generator's own cost. The crate knows nothing of any engine.
 //!
 //! ```no_run
 //! use throng_load::{Closed, Options, Request, Target, report, run};

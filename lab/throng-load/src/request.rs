@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A whole HTTP/1.1 request, ready for the wire; cloning shares the bytes.
+/// A whole HTTP/1.1 request as it is sent. Clones share the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     bytes: Arc<[u8]>,
 }
 
 impl Request {
-    /// Starts a request: `path` begins with `/`, `host` is the `Host` header.
+    /// Starts a request. `path` begins with `/`, and `host` is the `Host` header.
     pub fn build(method: &str, host: &str, path: &str) -> RequestBuilder {
         let mut head = String::with_capacity(128);
         let _ = write!(head, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
@@ -21,17 +21,17 @@ impl Request {
         }
     }
 
-    /// `GET` of a path, without further headers.
+    /// Returns a `GET` of a path without further headers.
     pub fn get(host: &str, path: &str) -> Self {
         Request::build("GET", host, path).finish()
     }
 
-    /// Takes bytes that are already a whole request.
+    /// Returns a request of these bytes, which must be a whole one.
     pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
         Request { bytes: bytes.into() }
     }
 
-    /// The bytes as they go over the wire.
+    /// Returns the bytes that are sent.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -46,13 +46,13 @@ pub struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    /// Adds a header. `Host` and `Content-Length` are there already.
+    /// Adds a header. `Host` and `Content-Length` are added automatically.
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let _ = write!(self.head, "{name}: {value}\r\n");
         self
     }
 
-    /// Sets the body; its length is announced by itself.
+    /// Sets the body. Its `Content-Length` is added automatically.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self.has_body = true;
@@ -64,7 +64,7 @@ impl RequestBuilder {
         self.header("Content-Type", "application/json").body(body.as_bytes())
     }
 
-    /// The bytes of the whole request, for arenas that hold many.
+    /// Returns the bytes of the whole request, for arenas that hold many.
     pub fn into_bytes(mut self) -> Vec<u8> {
         if self.has_body {
             let _ = write!(self.head, "Content-Length: {}\r\n", self.body.len());
@@ -75,7 +75,7 @@ impl RequestBuilder {
         bytes
     }
 
-    /// The finished request.
+    /// Returns the finished request.
     pub fn finish(self) -> Request {
         Request::from_bytes(self.into_bytes())
     }

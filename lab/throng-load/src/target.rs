@@ -1,22 +1,22 @@
-//! The target of requests: URL, addresses, and the right to load it.
+//! The target of requests: its URL, its addresses, and the permission to load it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use crate::error::{Error, Result};
 
-/// A target, with the addresses its name has.
+/// A target with the addresses of its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// True if it speaks TLS.
+    /// True if the target uses TLS.
     pub tls: bool,
-    /// Host as given, for TLS and for people.
+    /// The host as given, for TLS and for people.
     pub host: String,
-    /// Value of the `Host` header.
+    /// The value of the `Host` header.
     pub authority: String,
-    /// Path and query, beginning with `/`.
+    /// The path and the query, beginning with `/`.
     pub path: String,
-    /// Its addresses, IPv4 first; the next is tried where one refuses from the start. Without any, requests fail as
+    /// The addresses, IPv4 first. If one refuses from the start, the next one is tried. Without any address, requests fail as
     /// [`ErrorKind::Dns`](crate::ErrorKind::Dns) until the name has one.
     pub addresses: Vec<SocketAddr>,
     pub(crate) port: u16,
@@ -27,14 +27,14 @@ pub struct Target {
 impl Target {
     /// Parses `http://host[:port][/path]` (also without the scheme) and looks up the host's addresses.
     ///
-    /// Addresses beyond loopback and private networks are refused unless `owned`.
+    /// Refuses addresses other than loopback and private networks unless `owned`.
     pub fn resolve(url: &str, owned: bool) -> Result<Target> {
         let mut target = Target::parse(url, owned)?;
         target.look_up()?;
         Ok(target)
     }
 
-    /// Parses as [`Target::resolve`] does, and leaves the addresses out.
+    /// Does the same as [`Target::resolve`] without looking up the addresses.
     pub fn parse(url: &str, owned: bool) -> Result<Target> {
         let (tls, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
@@ -90,23 +90,23 @@ impl Target {
         Ok(())
     }
 
-    /// True if the host is a name, whose addresses may change.
+    /// Returns true if the host is a name, whose addresses may change.
     pub(crate) fn is_named(&self) -> bool {
         self.host.parse::<IpAddr>().is_err()
     }
 
-    /// `http://host:port`, without path.
+    /// Returns `http://host:port`, without the path.
     pub fn base(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority)
     }
 
-    /// The whole URL.
+    /// Returns the whole URL.
     pub fn url(&self) -> String {
         format!("{}{}", self.base(), self.path)
     }
 }
 
-/// The addresses of a host, IPv4 first.
+/// Returns the addresses of a host, IPv4 first.
 pub(crate) fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     addresses.sort_by_key(SocketAddr::is_ipv6);
@@ -151,7 +151,7 @@ fn host_and_port(authority: &str, tls: bool) -> std::result::Result<(String, u16
     Ok((host.to_string(), port))
 }
 
-/// Loopback, private (RFC 1918), link-local, carrier-grade NAT and unique-local addresses.
+/// Returns true for loopback, private (RFC 1918), link-local, carrier-grade NAT and unique-local addresses.
 pub(crate) fn is_ours(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {

@@ -1,14 +1,17 @@
 //! Recorded requests as JSON lines, and their replay.
 //!
-//! One object a line, in time order:
+//! There is one object on each line, in time order:
 //!
 //! ```json
 //! {"at": 0.25, "key": "C S 142-1", "method": "POST", "path": "/api/section/C%20S%20142-1/add", "body": {"student": "s1"}, "expect": [200, 422]}
 //! ```
 //!
-//! `at` is in seconds since the start; `key` keeps order among lines that share it (the path, where
-//! it is missing); `body` is a text, or any JSON value, then sent as JSON; `headers` is an object;
-//! `expect` a status or several, 2xx by default; `class` a name for the report.
+//! - `at`: seconds since the start.
+//! - `key`: lines with the same key keep their order; by default it is the path.
+//! - `body`: a text, or any other JSON value, which is sent as JSON.
+//! - `headers`: an object.
+//! - `expect`: a status or several, by default 2xx.
+//! - `class`: a name for the report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,20 +44,20 @@ enum Expect {
     Several(Vec<u16>),
 }
 
-/// A trace, with what is expected of each answer.
+/// A trace with the expected statuses.
 #[derive(Debug, Default)]
 pub struct Recording {
-    /// The requests that were read.
+    /// The requests of the recording.
     pub trace: Trace,
-    /// Allowed statuses of each; empty: 2xx or 304.
+    /// The allowed statuses of each request. Empty means 2xx or 304.
     pub expected: Vec<Vec<u16>>,
-    /// Names of the classes.
+    /// The names of the classes.
     pub classes: Vec<String>,
-    /// Time of the last request.
+    /// The time of the last request.
     pub length: Duration,
 }
 
-/// Reads a recording for a target; `name` is the file's, for errors.
+/// Reads a recording for a target. `name` is the file's, for errors.
 pub fn read(text: &str, name: &str, target: &Target) -> Result<Recording> {
     let mut recording = Recording::default();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {

@@ -1,7 +1,7 @@
-//! A bare `pwrite` + `fdatasync` loop: the most a journal that syncs every block could reach on this disk.
+//! A bare `pwrite` + `fdatasync` loop: the upper bound for a journal that syncs every block on this disk.
 //!
-//! One file, one block a round: write it, sync it, take the time. The file is made in the directory to be measured and
-//! removed at the end, also after an error. [`Mode`] chooses between the two ways a journal may lay out its segments.
+//! There is one file. Each round writes and syncs one block and takes the time. The file is made in the measured directory and removed at the end,
+//! also after an error. [`Mode`] chooses one of the two ways in which a journal may lay out its segments.
 
 use clap::{Args, ValueEnum};
 use std::fs::File;
@@ -13,81 +13,81 @@ use std::time::{Duration, Instant};
 pub const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// The most blocks of one measurement.
 pub const BLOCKS_MAX: usize = 1_000_000;
-/// The largest file, in bytes. A growing file that would pass it is refused; a pre-zeroed one is written anew from its start.
+/// The largest file, in bytes. A growing file that would exceed it is refused. A pre-zeroed one is written again from its start.
 pub const FILE_BYTES_MAX: u64 = 4 << 30;
-/// The bytes of a file that are zeroed before the first block of [`Mode::PreZeroed`], unless a single block is larger.
+/// The bytes that are zeroed before the first block of [`Mode::PreZeroed`], unless a single block is larger.
 const SEGMENT_BYTES: u64 = 256 << 20;
 
-/// The layout of the file that takes the blocks.
+/// The layout of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Zeros were written and synced first; blocks then change bytes only, never the file's length or its extents.
+    /// Zeros were written and synced before. Blocks then change only bytes, never the file's length or its extents.
     PreZeroed,
-    /// Each block lengthens the file, so that each sync also commits its metadata.
+    /// Each block extends the file, so that each sync also commits its metadata.
     Growing,
 }
 
-/// The figures of a run of the loop.
+/// The figures of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiskFigures {
-    /// Bytes a block.
+    /// The bytes of a block.
     pub block_bytes: usize,
-    /// Blocks written and synced.
+    /// The number of written and synced blocks.
     pub blocks: usize,
-    /// Median time of one write and sync, in µs.
+    /// The median time of one write and sync, in µs.
     pub p50_us: f64,
-    /// 99th percentile of one write and sync, in µs.
+    /// The 99th percentile of one write and sync, in µs.
     pub p99_us: f64,
-    /// All blocks' bytes by the time of the whole loop, in bytes a second.
+    /// The bytes of all blocks divided by the time of the whole loop, in bytes a second.
     pub bytes_per_s: f64,
 }
 
 impl DiskFigures {
-    /// The rate in MB a second (10⁶ bytes).
+    /// Returns the rate in MB a second (10⁶ bytes).
     pub fn megabytes_per_s(&self) -> f64 {
         self.bytes_per_s / 1e6
     }
 }
 
-/// Why the disk could not be measured.
+/// The reason why the disk could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The block's length is out of range.
     #[error("cannot write blocks of {block_bytes} bytes: choose 1 to {BLOCK_BYTES_MAX}")]
     BlockBytes {
-        /// The length asked for.
+        /// The requested length.
         block_bytes: usize,
     },
     /// The number of blocks is out of range.
     #[error("cannot write {blocks} blocks: choose 1 to {BLOCKS_MAX}")]
     Blocks {
-        /// The number asked for.
+        /// The requested number.
         blocks: usize,
     },
-    /// A growing file would pass [`FILE_BYTES_MAX`].
+    /// A growing file would exceed [`FILE_BYTES_MAX`].
     #[error(
         "a growing file would reach {bytes} bytes, above the limit of {FILE_BYTES_MAX}: write fewer or smaller blocks"
     )]
     TooLarge {
-        /// The length the file would reach.
+        /// The length that the file would reach.
         bytes: u64,
     },
-    /// The file system refused a step.
+    /// The file system refused an operation.
     #[error("could not {step} a file in {directory}: {source}")]
     File {
-        /// The directory that is measured.
+        /// The measured directory.
         directory: PathBuf,
-        /// The attempt.
+        /// The operation.
         step: &'static str,
         /// The error of the system.
         source: std::io::Error,
     },
 }
 
-/// Writes and syncs `blocks` blocks of `block_bytes` bytes each to a file of its own in `directory`.
+/// Writes and syncs `blocks` blocks of `block_bytes` bytes each to a new file in `directory`.
 ///
 /// # Errors
-/// A number out of its range, or the file system refuses to create, write or sync the file.
+/// A number is out of its range, or the file system refuses to create, write or sync the file.
 pub fn measure(directory: &Path, block_bytes: usize, blocks: usize, mode: Mode) -> Result<DiskFigures, DiskError> {
     let layout = Layout::of(block_bytes, blocks, mode)?;
     let failed = |step| {
@@ -132,7 +132,7 @@ pub fn measure(directory: &Path, block_bytes: usize, blocks: usize, mode: Mode) 
     })
 }
 
-/// The place of each block.
+/// The positions of blocks.
 #[derive(Debug, PartialEq, Eq)]
 struct Layout {
     block_bytes: u64,
@@ -165,7 +165,7 @@ impl Layout {
         }
     }
 
-    /// The offset of a block: one after the other, and from the start again when the file is full.
+    /// Returns the offset of a block. Blocks follow each other, from the start again when the file is full.
     fn place(&self, number: usize) -> u64 {
         (number as u64 * self.block_bytes) % self.file_bytes
     }
@@ -183,7 +183,7 @@ fn write_zeros(file: &File, bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes no file system can compress or fold together (xorshift64).
+/// Returns bytes that no file system can compress or deduplicate (xorshift64).
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut block = Vec::with_capacity(bytes + 8);
@@ -204,7 +204,7 @@ fn stamp(block: &mut [u8], number: usize) {
     }
 }
 
-/// The nearest-rank percentile of sorted, non-empty times.
+/// Returns the nearest-rank percentile of sorted, non-empty times.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted[rank - 1]
@@ -235,7 +235,7 @@ impl DiskArguments {
     /// Measures and prints one line of figures.
     ///
     /// # Errors
-    /// As [`measure`].
+    /// The same as those of [`measure`].
     pub fn run(&self) -> Result<(), DiskError> {
         let figures = measure(&self.dir, self.block_bytes, self.blocks, self.mode)?;
         println!(

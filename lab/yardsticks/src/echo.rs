@@ -1,15 +1,14 @@
 //! A bare epoll + `httparse` HTTP/1.1 keep-alive server: the engine's answers without the engine.
 //!
-//! A request is read, parsed in full (method, path, headers, `Content-Length` body, the body's JSON by `serde_json`) and
-//! answered with `200`, `content-type`, `content-length` and a small JSON object that names the method and path and
-//! repeats the body:
+//! A request is read, parsed in full (method, path, headers, `Content-Length` body, the body's JSON by `serde_json`) and answered with `200`,
+//! `content-type`, `content-length` and a small JSON object that names the method and path and repeats the body:
 //!
 //! ```text
 //! POST /api/section/S1/add  {"student":"7"}   →   {"method":"POST","path":"/api/section/S1/add","body":{"student":"7"}}
 //! ```
 //!
-//! There is no route, no shard, no lock and no journal, so nothing that answers such requests on this machine can be much
-//! faster over the same kind of connections. One loop is one thread; several loops share a port by `SO_REUSEPORT`.
+//! There is no route, no shard, no lock and no journal. So no service on this machine can answer such requests much faster over the same kind of
+//! connections. Each loop is one thread; several loops share a port by `SO_REUSEPORT`.
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -33,8 +32,8 @@
 //! ```
 //!
 //! # Limits
-//! Header 16 KiB and 64 fields, body 1 MiB, 10,000 connections a loop (above: closed at once). A body without a length
-//! (`Transfer-Encoding`) is refused with 411. A connection whose client does not read its answers is not read further.
+//! Header 16 KiB and 64 fields, body 1 MiB, 10,000 connections a loop (further ones are closed at once). A body without a length
+//! (`Transfer-Encoding`) is refused with 411. While a client does not read its answers, its connection is not read.
 
 mod answer;
 mod command;
@@ -54,30 +53,30 @@ pub use stop::Stop;
 
 use std::net::SocketAddr;
 
-/// Why the echo could not be started or had to stop.
+/// The reason why the echo could not be started or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum EchoError {
     /// The number of loops is out of range.
     #[error("cannot run {loops} loops: choose 1 to {LOOPS_MAX}")]
     Loops {
-        /// The number asked for.
+        /// The requested number.
         loops: usize,
     },
     /// The address cannot be listened on.
     #[error("could not listen on {address}: {source} (choose another port with --port, or 0 for any free one)")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
         /// The error of the system.
         source: std::io::Error,
     },
-    /// A new connection could not be taken.
+    /// A new connection could not be accepted.
     #[error("could not accept a connection: {0} (with too many open files, raise the limit: ulimit -n 20000)")]
     Accept(std::io::Error),
     /// The loop could not wait for its sockets.
     #[error("could not {step}: {source}")]
     Loop {
-        /// The attempt.
+        /// The operation.
         step: &'static str,
         /// The error of the system.
         source: std::io::Error,
@@ -85,7 +84,7 @@ pub enum EchoError {
     /// The echo could not be started as a process of its own.
     #[error("could not start the echo as a process of its own ({program}): {reason}")]
     Process {
-        /// The program that was to run it.
+        /// The program that should run it.
         program: String,
         /// The reason of the failure.
         reason: String,

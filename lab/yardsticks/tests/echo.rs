@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 use yardsticks::echo::{self, EchoError, EchoProcess, Served, Stop};
 
-/// A client that hangs is a failed test, not a hung one.
+/// The limit after which a client that hangs fails its test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs `client` against an echo of that many loops; what the echo served in all.
+/// Runs `client` against an echo of this many loops, and returns the counts of the echo.
 fn with_echo(loops: usize, client: impl FnOnce(SocketAddr)) -> Served {
     let listeners = echo::listen("127.0.0.1:0".parse().unwrap(), loops).unwrap();
     let address = listeners[0].local_addr().unwrap();

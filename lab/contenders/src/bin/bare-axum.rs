@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(async {
         let router = Router::new().route("/primes/{n}", get(primes));
         let listener = contenders::listen()?.tap_io(|stream| {
-            // It fails only for a connection that is gone already.
+            // Fails only if the connection is already closed.
             let _ = stream.set_nodelay(true);
         });
         axum::serve(listener, router).await.context("the server ended")

@@ -33,7 +33,7 @@ fn serve() -> anyhow::Result<()> {
                 let serving = http1::Builder::new()
                     .pipeline_flush(true)
                     .serve_connection(TokioIo::new(stream), service);
-                // A client may leave whenever it likes.
+                // A client may close the connection at any time.
                 let _ = serving.await;
             });
         }

@@ -1,4 +1,4 @@
-//! The cost of open consoles: a steady closed load of durable commands while none, one and many of them look.
+//! The cost of open consoles: a steady closed load of durable commands while none, one or many consoles are open.
 
 mod viewer;
 
@@ -22,7 +22,7 @@ use viewer::{Screen, Viewers};
 pub(super) struct ConsoleArguments {
     #[command(flatten)]
     common: Common,
-    /// Rounds; in each, no console is open before and after each number of them.
+    /// Rounds. In each, the load is also measured without a console before and after each number of consoles.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=99))]
     rounds: u16,
     /// The numbers of open consoles.
@@ -44,23 +44,22 @@ pub(super) struct ConsoleArguments {
     lasts: Duration,
 }
 
-/// A part of a round.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     per_s: f64,
     cpu_us: f64,
 }
 
-/// A number of consoles, against none just before and after.
+/// The figures for a number of consoles, compared with none just before and after.
 #[derive(Debug, Serialize)]
 struct Line {
     consoles: usize,
     requests_per_s: f64,
-    /// The commands done, as a share of those done while none is open: the median of the rounds, the least and the most.
+    /// The throughput relative to that without consoles: the median of the rounds, the minimum and the maximum.
     throughput_ratio: [f64; 3],
     cpu_us: f64,
     cpu_ratio: [f64; 3],
-    /// The answers to the consoles, a second, and their bytes.
+    /// The answers to consoles a second. The next field is their bytes.
     answers_per_s: f64,
     answer_bytes_per_s: f64,
 }
@@ -71,7 +70,7 @@ struct Service {
 }
 
 impl Service {
-    /// Sends commands until the time is over.
+    /// Sends this many commands.
     fn part(&mut self, arguments: &ConsoleArguments, count: usize) -> anyhow::Result<Part> {
         let before = self.process.cpu_time()?;
         let report = requests::add_students(self.process.address(), arguments.connections, count, &mut self.students)?;
@@ -83,14 +82,14 @@ impl Service {
     }
 }
 
-/// The median, the least and the most.
+/// Returns the median, the minimum and the maximum.
 fn spread(figures: &[f64]) -> [f64; 3] {
     let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
     let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     [median(figures.iter().copied()), least, most]
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &ConsoleArguments) -> anyhow::Result<ExitCode> {
     ensure!(!arguments.screens.is_empty(), "--screens names no screen");
     let scratch = arguments.common.scratch()?;
@@ -102,7 +101,7 @@ pub(super) fn run(arguments: &ConsoleArguments) -> anyhow::Result<ExitCode> {
         process,
         students: Students::default(),
     };
-    // Not counted: memory is touched, and it is seen how many requests take how long.
+    // The first part is not counted. It touches the memory and shows how many requests fill the time of a part.
     let first = service.part(arguments, 20_000)?;
     let count = (first.per_s * arguments.lasts.as_secs_f64()).ceil() as usize;
     service.part(arguments, count)?;
@@ -132,7 +131,7 @@ fn line(arguments: &ConsoleArguments, service: &mut Service, consoles: usize, co
         answers += now.answers - seen.answers;
         bytes += now.bytes - seen.bytes;
         let after = service.part(arguments, count)?;
-        // By the mean of what was before and after it, so that a drift of the machine, and of the service, favours nobody.
+        // The mean of the parts before and after cancels a drift of the machine and of the service.
         throughput.push(watched.per_s / f64::midpoint(before.per_s, after.per_s));
         cpu.push(watched.cpu_us / f64::midpoint(before.cpu_us, after.cpu_us));
         parts.push(watched);

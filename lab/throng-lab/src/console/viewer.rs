@@ -1,5 +1,5 @@
-//! Consoles without a browser: each asks what the page of its screen asks, as often as the page does (`console/src`: `state/live.ts`,
-//! and `RELOAD_MS` and `useFresh` of the screens).
+//! Consoles without a browser. Each makes the same requests as the page of its screen, equally often (`console/src`: `state/live.ts`, and `RELOAD_MS`
+//! and `useFresh` of the screens).
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
@@ -25,26 +25,25 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _},
 };
 
-/// All of them together; and a console that is not answered for so long cannot go on.
+/// The limit for all consoles to open, and for each answer to a console.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The period of the journal's parts (`screens/journal/parts.tsx`).
+/// The period of reloading the journal's parts (`screens/journal/parts.tsx`).
 const PARTS_EVERY: Duration = Duration::from_secs(10);
 
-/// A screen of a console.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Screen {
     /// All sections, as tiles.
     Map,
-    /// The figures: what comes by the socket.
+    /// The figures, which come over the WebSocket.
     Live,
     Trouble,
-    /// A section, followed.
+    /// Follows one section live.
     Entity,
     Journal,
 }
 
 impl Screen {
-    /// Returns the requests it repeats, with their periods; `{}` is a section of its own.
+    /// Returns the requests that it repeats, with their periods. `{}` stands for its own section.
     fn asks(self) -> &'static [(&'static str, Duration)] {
         const HALF: Duration = Duration::from_millis(500);
         const SECOND: Duration = Duration::from_secs(1);
@@ -54,13 +53,13 @@ impl Screen {
             Self::Map => &[("/admin/map/section?limit=1000", SECOND)],
             Self::Live => &[],
             Self::Trouble => &[("/admin/trouble", THREE)],
-            // As long as something happens to it, and it does (`FRESH_MS`).
+            // The page repeats this while the section changes, and it does (`FRESH_MS`).
             Self::Entity => &[("/admin/entity/section/{}", HALF)],
             Self::Journal => &[("/admin/journal", FIVE), ("/admin/journal/parts?limit=20", PARTS_EVERY)],
         }
     }
 
-    /// Returns the requests it makes once, besides, as it is opened.
+    /// Returns the further requests that it makes once when it opens.
     fn first(self) -> &'static [&'static str] {
         match self {
             Self::Entity => &["/admin/entity/section/{}/history?limit=50"],
@@ -69,7 +68,7 @@ impl Screen {
     }
 }
 
-/// The answers to consoles.
+/// The number and bytes of answers to consoles.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ConsoleAnswers {
     pub(super) answers: u64,
@@ -97,7 +96,7 @@ pub(super) struct Viewers {
 }
 
 impl Viewers {
-    /// Opens them and waits until each has what it shows first.
+    /// Opens the consoles and waits until each has its first content.
     pub(super) fn open(address: SocketAddr, screens: Vec<Screen>) -> anyhow::Result<Self> {
         let (count, closing) = (Arc::<Count>::default(), watch::Sender::new(false));
         let (opened, is_open) = std::sync::mpsc::channel();
@@ -123,7 +122,7 @@ impl Viewers {
                 Ok(())
             })
         })?;
-        // Ends once each has said so, or has ended without.
+        // Ends once each console has dropped its sender, because it is open or has failed.
         while is_open.recv_timeout(PATIENCE).is_ok() {}
         Ok(Self { count, closing, thread })
     }
@@ -135,7 +134,7 @@ impl Viewers {
         }
     }
 
-    /// Closes them; an error if one of them could not go on.
+    /// Closes the consoles. Fails if one of them failed before.
     pub(super) fn close(self) -> anyhow::Result<()> {
         self.closing.send_replace(true);
         match self.thread.join() {
@@ -153,7 +152,7 @@ struct Viewer {
 }
 
 impl Viewer {
-    /// Until it is closed. Drops `opened` once it has all that it shows first.
+    /// Runs until it is closed. Drops `opened` once it has all its first content.
     async fn look(self, opened: std::sync::mpsc::Sender<()>, mut closes: watch::Receiver<bool>) -> anyhow::Result<()> {
         let mut http = Http::connect(self.address).await?;
         for path in ["/admin/series", "/admin/overview"] {
@@ -222,7 +221,7 @@ impl Viewer {
     }
 }
 
-/// Reads what comes by the socket.
+/// Counts what arrives on the WebSocket.
 async fn hear(socket: &mut WebSocketStream<TcpStream>, count: &Count) -> anyhow::Result<()> {
     loop {
         let frame = socket
@@ -239,7 +238,7 @@ async fn hear(socket: &mut WebSocketStream<TcpStream>, count: &Count) -> anyhow:
     }
 }
 
-/// A connection that is kept, as a browser's.
+/// A connection that is kept, as a browser does.
 struct Http {
     stream: TcpStream,
     address: SocketAddr,
@@ -291,7 +290,7 @@ impl Http {
     }
 }
 
-/// Returns the length of the body, from the head of an answer, which must be good.
+/// Returns the length of the body from the head of an answer. Fails if the status is no success.
 fn length(head: &[u8]) -> anyhow::Result<usize> {
     let head = std::str::from_utf8(head)?.to_ascii_lowercase();
     let mut lines = head.lines();

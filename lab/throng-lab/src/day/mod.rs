@@ -8,14 +8,14 @@ use registration::reference::Expected;
 use std::process::ExitCode;
 use throng_cli::demo::DemoArguments;
 
-/// Tells how the day is replayed.
+/// The options of the replay.
 #[derive(Debug, Args)]
 pub(crate) struct DayArguments {
-    /// Replay through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
+    /// Replay through picos, one for each section. Their rules are rulesets in KRL, and all requests go through their parent.
     #[arg(long, required_unless_present = "nodes", conflicts_with_all = ["unordered", "journal", "html", "json"])]
     picos: bool,
-    /// Replay on so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
-    /// random, while one is killed and begins again, and another one is drained.
+    /// Replay on this many nodes, processes of their own that share a private PostgreSQL (or the one of --journal). Each request goes to a node
+    /// chosen at random. Meanwhile one node is killed and started again, and another one is drained.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "html", "json"])]
     nodes: Option<u16>,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(crate) struct DayArguments {
 }
 
 impl DayArguments {
-    /// Runs it; the exit code says whether every roster is what it must be.
+    /// Replays the day. The exit code says whether every roster is as expected.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         throng_app::cli::start_logging("error");
         let (trace, name) = self.demo.trace()?;

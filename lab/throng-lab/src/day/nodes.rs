@@ -1,4 +1,4 @@
-//! `throng-lab day --nodes N`: the day on several nodes, of which one is killed, begins again, and one is drained.
+//! `throng-lab day --nodes N`: the day on several nodes. One is killed and started again, another is drained.
 
 use anyhow::Context as _;
 use registration::{
@@ -32,7 +32,7 @@ use throng_cli::{
     progress::Progress,
 };
 
-/// The time for which a request is tried.
+/// The time for which a request is repeated.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -40,21 +40,21 @@ const PAUSE: Duration = Duration::from_millis(10);
 struct Day<'a> {
     trace: &'a Trace,
     expected: &'a Expected,
-    /// The speed, in times of the recorded one; 0 is as fast as possible.
+    /// The speed relative to the recorded one; 0 is as fast as possible.
     speed: f64,
     begun: Instant,
-    /// The requests of each client, in order: a section's are all one client's.
+    /// The requests of each client, in order. All requests of a section belong to the same client.
     lanes: Vec<Vec<usize>>,
     done: AtomicU64,
     again: AtomicU64,
-    /// The addresses of the nodes that run.
+    /// The addresses of the running nodes.
     addresses: Mutex<Vec<SocketAddr>>,
     wrong: Mutex<Vec<String>>,
-    /// The longest that a request waited, in microseconds, since this was last set to zero.
+    /// The longest wait of a request in microseconds, since this was last set to zero.
     longest: AtomicU64,
 }
 
-/// Runs it; the exit code says whether every roster is what it must be.
+/// Replays the day. The exit code says whether every roster is as expected.
 pub(super) fn run(
     arguments: &DemoArguments,
     nodes: u16,
@@ -140,7 +140,7 @@ pub(super) fn run(
             (total * 3 / 5, Step::Drain),
             (total * 4 / 5, Step::Undrain),
         ]);
-        // What a short day leaves no time for befalls the nodes after it: the rosters are right all the same.
+        // After a short day the remaining steps follow with no clients. The rosters must be right all the same.
         while !steps.is_empty() || clients.iter().any(|client| !client.is_finished()) {
             let done = day.done.load(Ordering::Relaxed);
             progress.show(done);
@@ -196,7 +196,8 @@ pub(super) fn run(
     Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The ports of each node, for clients and for administration: from the one that was said on, or free ones. A node that begins again has the same.
+/// Returns the ports of each node, for clients and for administration. They begin at the given port, or are free ones. A restarted node gets its
+/// ports again.
 fn ports(first: u16, nodes: u16) -> anyhow::Result<Vec<(u16, u16)>> {
     const ADMIN: u16 = 1_000;
     if first > 0 {
@@ -204,7 +205,7 @@ fn ports(first: u16, nodes: u16) -> anyhow::Result<Vec<(u16, u16)>> {
         last.context("--port leaves no room for the ports of all nodes and their consoles: choose one below 64000")?;
         return Ok((first..first + nodes).map(|port| (port, port + ADMIN)).collect());
     }
-    // Held until all are known, so that none is given twice.
+    // Held until all are known, so that no port is returned twice.
     let held: Vec<TcpListener> = (0..2 * nodes)
         .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
         .collect::<std::io::Result<_>>()?;
@@ -215,7 +216,7 @@ fn ports(first: u16, nodes: u16) -> anyhow::Result<Vec<(u16, u16)>> {
     Ok(ports.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
 }
 
-/// A blow to the nodes.
+/// An operation on one node.
 #[derive(Clone, Copy)]
 enum Step {
     Kill,
@@ -256,7 +257,7 @@ impl<'a> Day<'a> {
         *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
     }
 
-    /// Has it befall a node while the clients go on; what came of it.
+    /// Makes the step at a node while the clients go on, and returns its effect in words.
     fn make(&self, step: Step, services: &mut [Option<Service>], launches: &[Launch]) -> anyhow::Result<String> {
         let (second, last) = (1, services.len() - 1);
         let begun = Instant::now();
@@ -274,7 +275,7 @@ impl<'a> Day<'a> {
             Step::Drain => launches[last].ask_cluster(&["drain", &format!("node-{}", last + 1)])?,
             Step::Undrain => launches[last].ask_cluster(&["undrain", &format!("node-{}", last + 1)])?,
         }
-        // What it cost is seen once what waited is answered.
+        // The cost is known once the waiting requests are answered.
         thread::sleep(Duration::from_millis(700).saturating_sub(begun.elapsed()));
         let longest = Duration::from_micros(self.longest.load(Ordering::Relaxed));
         let node = match step {
@@ -287,7 +288,7 @@ impl<'a> Day<'a> {
         ))
     }
 
-    /// A client: its requests in their order, each at a node chosen at random, and not before its time.
+    /// Replays a client's requests in order, each at a random node and not before its time.
     fn replay(&self, client: usize) {
         let mut random = fastrand::Rng::with_seed(client as u64);
         let mut connections: HashMap<SocketAddr, Connection> = HashMap::new();

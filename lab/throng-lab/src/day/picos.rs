@@ -1,4 +1,4 @@
-//! The registration day through picos: all requests are events for the collection, which passes them on to its sections.
+//! The registration day through picos. All requests are events for the collection, which passes them on to its sections.
 
 use anyhow::Context as _;
 use registration::{
@@ -31,19 +31,19 @@ use throng_cli::{
 const SETTLES_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A day, what its rosters have to be, and where it runs.
+/// A day, its expected rosters, and its directories.
 struct Day<'a> {
     trace: &'a Trace,
     expected: &'a Expected,
     settings: Settings,
     rulesets: PathBuf,
-    /// The directory of the same day whose sections are compiled entities.
+    /// The directory for the comparison with sections that are compiled entities.
     compiled: PathBuf,
     clients: usize,
     speed: f64,
 }
 
-/// Runs it; the exit code says whether every roster is what it must be.
+/// Replays the day. The exit code says whether every roster is as expected.
 pub(super) fn run(arguments: &DemoArguments, trace: &Trace, expected: &Expected) -> anyhow::Result<ExitCode> {
     let directory = Directory::fresh(&arguments.data.join("day"))?;
     let day = Day {
@@ -134,7 +134,7 @@ impl Day<'_> {
         })
     }
 
-    /// Returns the CPU time of the same day where a section is an entity in Rust.
+    /// Returns the CPU time of the same day with sections that are entities in Rust.
     fn compiled_cpu(&self) -> anyhow::Result<Duration> {
         if self.compiled.exists() {
             fs::remove_dir_all(&self.compiled)?;
@@ -207,7 +207,7 @@ impl Day<'_> {
         all(client, "replaying", events, self.speed, |_, _| Ok(()))
     }
 
-    /// A channel to each section, as the collection tells it.
+    /// Returns a channel to each section, which the collection names.
     fn channels(&self, client: &Client, root: &str) -> anyhow::Result<Vec<String>> {
         let mut channels = vec![String::new(); self.trace.sections.len()];
         let needed = self.trace.sections.iter().enumerate().map(|(at, section)| {

@@ -1,5 +1,5 @@
-//! Attacks on memory and connections: clients that take room and give nothing back. The service stays within its memory, and says
-//! that it lives.
+//! Attacks on memory and connections: clients that use resources and give nothing back. The service must stay within its memory and report that it is
+//! alive.
 
 use super::{
     kind::Kind,
@@ -20,33 +20,32 @@ use std::{
 
 use crate::http_client::{self, ANSWER_WAIT, Connection};
 
-/// Memory that a process takes beside the memory it is given.
+/// The memory that a process uses in addition to its limit.
 const BESIDE_BYTES: u64 = 64 << 20;
-/// The time between two looks at the service.
+/// The time between two checks of the service.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// An attacker waits so long until the service takes more from it.
+/// An attacker waits this long for the service to take more bytes.
 const SEND_WAIT: Duration = Duration::from_millis(300);
-/// An attacker holds so long what it has begun.
+/// An attacker keeps its connections open this long.
 const HELD: Duration = Duration::from_millis(500);
 
-/// The number of attackers beside so many clients.
+/// Returns the number of attackers for a number of clients.
 fn attackers(clients: usize) -> usize {
     4 * clients
 }
 
-/// Connections that the service may take where there are more than these: room for the clients, their attackers, and whoever asks for health.
+/// Returns the limit of connections for attacks that open more. It leaves room for the clients, their attackers and the checks of health.
 pub(super) fn connections_max(clients: usize) -> usize {
     2 * attackers(clients)
 }
 
-/// The service during an attack, as its watcher saw it.
+/// The service during an attack, as the watcher saw it.
 struct Seen {
     resident: u64,
     asked: u64,
     failures: Vec<String>,
 }
 
-/// All attacks.
 const EACH: [Kind; 10] = [
     Kind::AttackMessages,
     Kind::AttackBodies,
@@ -105,7 +104,7 @@ impl Run<'_> {
     }
 }
 
-/// Asks for health on connections of their own, and looks at the memory.
+/// Checks health on new connections, and the memory.
 fn watch(address: SocketAddr, process: u32, is_over: &AtomicBool) -> anyhow::Result<Seen> {
     let mut seen = Seen {
         resident: 0,
@@ -127,7 +126,7 @@ fn watch(address: SocketAddr, process: u32, is_over: &AtomicBool) -> anyhow::Res
     Ok(seen)
 }
 
-/// Memory of a process that is in use (proc(5), `VmRSS` of `status`).
+/// Returns the resident memory of a process (proc(5), `VmRSS` of `status`).
 fn resident(process: u32) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).context("the service runs")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -142,7 +141,7 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends what the service takes; it may refuse the rest.
+/// Sends what the service accepts. The service may refuse the rest.
 fn send(stream: &mut TcpStream, bytes: &[u8]) {
     let _refused = stream.write_all(bytes);
 }
@@ -159,7 +158,7 @@ fn socket(address: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(socket)
 }
 
-/// The head of a frame of so many bytes, masked with zeros.
+/// Returns the head of a frame of this many bytes, masked with zeros.
 fn frame(opcode: u8, length: u64) -> Vec<u8> {
     let mut frame = vec![opcode, 0xff];
     frame.extend_from_slice(&length.to_be_bytes());
@@ -167,13 +166,13 @@ fn frame(opcode: u8, length: u64) -> Vec<u8> {
     frame
 }
 
-/// WebSockets with a message that does not end, in one frame or in fragments.
+/// Opens WebSockets and sends a message that does not end, in one frame or in fragments.
 fn messages(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     const LENGTH: u64 = 1_900_000;
     let mut sockets = Vec::new();
     for number in 0..count {
         let mut socket = socket(address)?;
-        // The first fragment is whole; of a frame the last bytes are missing.
+        // The first fragment is complete. The single frame lacks its last bytes.
         let (opcode, comes) = if number.is_multiple_of(2) {
             (0x81, LENGTH - 1)
         } else {
@@ -188,7 +187,7 @@ fn messages(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bodies of which the last byte does not come.
+/// Sends bodies without their last byte.
 fn bodies(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     let whole = http_client::post("/api/section/B0/open", None, &" ".repeat(1_000_000));
     let mut clients = Vec::new();
@@ -201,11 +200,11 @@ fn bodies(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers, or streams, that nobody reads.
+/// Asks for answers or streams and does not read them.
 fn unread(address: SocketAddr, count: usize, field: &str) -> anyhow::Result<()> {
     let mut clients = Vec::new();
     for number in 0..count {
-        // The clients of the load write its history meanwhile.
+        // Meanwhile the clients of the load extend the section's history.
         let section = number % SECTIONS as usize;
         let request =
             format!("GET /api/section/S{section}/events?limit=1000 HTTP/1.1\r\nhost: localhost\r\n{field}\r\n");
@@ -217,7 +216,7 @@ fn unread(address: SocketAddr, count: usize, field: &str) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Heads of which the end does not come.
+/// Sends heads of requests without their end.
 fn heads(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     let head = format!(
         "GET /health/live HTTP/1.1\r\nhost: localhost\r\nx: {}",
@@ -233,7 +232,7 @@ fn heads(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// WebSockets with as many subscriptions as there may be, none of which is read.
+/// Opens WebSockets with the maximum of subscriptions and reads none of them.
 fn subscriptions(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     const SUBSCRIPTIONS: usize = 64;
     let subscribe = |id| serde_json::json!({ "type": "subscribe", "id": id, "kind": "section", "after": "start", "credit": 10_000 });
@@ -250,7 +249,7 @@ fn subscriptions(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers of almost a megabyte, many on each connection, which nobody reads.
+/// Asks for answers of almost a megabyte, many on each connection, and does not read them.
 fn answers(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     const ANSWERS: usize = 16;
     commands(address, 1)?;
@@ -265,7 +264,7 @@ fn answers(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Streams of HTTP/2 that are reset at once, until the service has enough of it.
+/// Opens streams of HTTP/2 and resets them at once, until the service closes the connection.
 fn resets(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     const STREAMS: u32 = 2_000;
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -287,7 +286,7 @@ fn resets(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Large commands, each to an entity of its own.
+/// Sends large commands, each to an entity of its own.
 fn commands(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     let mut client = Connection::open(address, ANSWER_WAIT)?;
     for number in 0..count {
@@ -303,7 +302,7 @@ fn commands(address: SocketAddr, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// More connections than there may be, which ask nothing. Each of those that are too many is told so.
+/// Opens more idle connections than allowed. Each connection beyond the limit must get a refusal.
 fn connections(address: SocketAddr, most: usize, more: usize) -> anyhow::Result<()> {
     let mut clients = (0..most + more)
         .map(|_| open(address))

@@ -1,9 +1,10 @@
-//! Holds what the clients were told against what the service says has happened.
+//! Compares the answers that clients got with the history that the service reports.
 //!
-//! Each student joins one section once and leaves it once at most, so an event belongs to one request, and what is asked is decidable
-//! for each section alone: does every acknowledged request have its event, has any two, is there one that was refused or that nobody
-//! asked for; does the order of events keep to that of requests that followed each other; was every answer and every read that of a
-//! moment between its request and its answer.
+//! Each student joins one section at most once and leaves it at most once. So an event belongs to one request, and each section can be checked alone:
+//!
+//! - Each acknowledged request has exactly one event. A refused request has none, and no event is without a request.
+//! - If one request was answered before the next was sent, their events have the same order.
+//! - Each answer and each read shows the state of a moment between its request and its answer.
 
 use super::{
     history::History,
@@ -12,18 +13,18 @@ use super::{
 use serde::Deserialize;
 use std::{borrow::Cow, collections::HashMap, fmt::Display};
 
-/// The most differences that are told in words.
+/// The most differences that are described in words.
 const TOLD_MAX: usize = 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// Acknowledged changes that are not in the history.
     pub(super) lost: u64,
-    /// Changes that are in it more than once.
+    /// Changes that are in the history more than once.
     pub(super) doubled: u64,
-    /// Everything else that must not be.
+    /// All other errors.
     pub(super) other: u64,
-    /// The first of them in words.
+    /// The first errors in words.
     pub(super) told: Vec<String>,
 }
 
@@ -57,7 +58,7 @@ impl Findings {
         }
     }
 
-    /// The greater of each: the same history looked at twice.
+    /// Takes the greater of each count, for two checks of the same history.
     pub(super) fn or(&mut self, again: Self) {
         self.lost = self.lost.max(again.lost);
         self.doubled = self.doubled.max(again.doubled);
@@ -70,7 +71,7 @@ impl Findings {
     }
 }
 
-/// A section's account of itself, in a reply or a view.
+/// A section's state in a reply or a view.
 #[derive(Deserialize)]
 struct Said<'a> {
     #[serde(borrow, default)]
@@ -78,7 +79,7 @@ struct Said<'a> {
     taken: u32,
 }
 
-/// Looks at all sections.
+/// Checks all sections.
 pub(super) fn check(operations: &[Operation], histories: &[History]) -> Findings {
     let mut findings = Findings::default();
     for history in histories {
@@ -94,7 +95,7 @@ pub(super) fn check(operations: &[Operation], histories: &[History]) -> Findings
 struct Section<'a> {
     history: &'a History,
     operations: Vec<&'a Operation>,
-    /// The place of each change's event, from 1.
+    /// The position of each change's event, from 1.
     seq: Vec<Option<usize>>,
     /// The seats taken after each number of events.
     taken: Vec<u32>,
@@ -129,7 +130,7 @@ impl<'a> Section<'a> {
         both.filter_map(|(seq, operation)| Some(((*seq)?, *operation)))
     }
 
-    /// Gives each event to its request.
+    /// Assigns each event to its request.
     fn place_events(&mut self) {
         let name = self.history.section;
         let asked: HashMap<(&str, &str), usize> = self
@@ -172,7 +173,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The state is what the events come to.
+    /// Checks that the state is the result of the events.
     fn check_state(&mut self) {
         let (history, found) = (self.history, self.taken.last().copied().unwrap_or(0));
         let mut expected = std::collections::BTreeSet::new();
@@ -197,7 +198,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Checks that of two requests of which one was answered before the other was asked, the first has the earlier event.
+    /// Checks the order of events: if a request was answered before another was sent, its event is the earlier one.
     fn check_order(&mut self, by_seq: &[(usize, &Operation)]) {
         let mut invoked = 0;
         for (seq, operation) in by_seq {
@@ -217,7 +218,7 @@ impl<'a> Section<'a> {
         let what = || format!("S{name}: {:?} was answered {}", operation.asked, operation.status);
         match (&operation.asked, operation.status, seq) {
             (Asked::Look, 200, _) | (Asked::Add(_), 409, None) => {
-                // A refusal says that all seats are taken, a view how many are.
+                // A refusal means that all seats are taken. A view has the number.
                 let taken = match operation.asked {
                     Asked::Look => serde_json::from_slice::<Said>(&operation.body).map_or(u32::MAX, |said| said.taken),
                     _ => super::load::seats(name),
@@ -266,11 +267,11 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The events between which an answer may have been made.
+/// The range of events after which an answer may have been made.
 struct Bounds {
-    /// When events were acknowledged, and the greatest event acknowledged up to then.
+    /// The times when events were acknowledged, each with the greatest event acknowledged up to then.
     acknowledged: Vec<(u64, usize)>,
-    /// When events were asked for, and the least event asked for from then on.
+    /// The times when events were requested, each with the least event requested from then on.
     invoked: Vec<(u64, usize)>,
     events: usize,
 }
@@ -304,17 +305,17 @@ impl Bounds {
         }
     }
 
-    /// Asked at this moment, it has to show at least so many events.
+    /// Returns the least number of events that an answer to a request of this moment must show.
     fn first(&self, asked: u64) -> usize {
         let before = self.acknowledged.partition_point(|(answered, _)| *answered < asked);
-        // The section was opened before anything.
+        // Every section was opened before the load began.
         before
             .checked_sub(1)
             .map_or(1, |at| self.acknowledged[at].1)
             .min(self.events)
     }
 
-    /// Answered at this moment, it can show so many events at most.
+    /// Returns the greatest number of events that an answer of this moment can show.
     fn last(&self, answered: u64) -> usize {
         let after = self.invoked.partition_point(|(invoked, _)| *invoked <= answered);
         self.invoked.get(after).map_or(self.events, |(_, seq)| seq - 1)

@@ -1,4 +1,4 @@
-//! Faults of a cluster: three nodes on one database, clients at all of them.
+//! Faults of a cluster: three nodes on one database, with clients at all of them.
 
 use super::{
     kind::Kind,
@@ -16,12 +16,12 @@ use servers::Postgres;
 use std::{net::SocketAddr, path::Path, thread, time::Duration};
 
 pub(super) const NODES: usize = 3;
-/// Steps of one storm.
+/// The number of steps of a storm.
 const STEPS: std::ops::Range<usize> = 3..7;
 
-/// Moves by an operator in one step.
+/// The number of moves by an operator in a step.
 const MOVES: std::ops::Range<usize> = 1..4;
-/// Shards of one of them, at most, of all that the service has.
+/// The most shards of one move, of all that the service has.
 const MOVED_MAX: usize = 100;
 const SHARDS: usize = 256;
 
@@ -29,21 +29,21 @@ fn name_of(node: usize) -> String {
     format!("n{node}")
 }
 
-/// A node, and how it is started.
+/// A node and its launch.
 pub(super) struct Member {
     launch: Launch,
     service: Option<Service>,
 }
 
 impl Member {
-    /// Nodes of a cluster, which share what an engine alone would be started with.
+    /// Starts the nodes of a cluster with the common settings of a single engine.
     pub(super) fn start_all(alone: &Launch, directory: &Path) -> anyhow::Result<Vec<Self>> {
         (0..NODES)
             .map(|number| Self::start(of_node(alone, directory, number)))
             .collect()
     }
 
-    /// The same, each at its own place of a network, with this database under this schema.
+    /// Starts the nodes, each at its own place of a network, with this database and schema.
     pub(super) fn start_apart(
         alone: &Launch,
         directory: &Path,
@@ -68,7 +68,7 @@ impl Member {
         Ok(first.context("a node runs")?.address)
     }
 
-    /// Ends all but one, which then owns everything.
+    /// Ends all nodes but one, which then owns all shards.
     pub(super) fn end_all_but_one(members: Vec<Self>) -> anyhow::Result<Service> {
         let mut running = members.into_iter().filter_map(|member| member.service);
         let last = running.next().context("a node runs")?;
@@ -103,7 +103,7 @@ impl Run<'_> {
                     self.cluster_step(step)?;
                     self.go_on(0..1_500);
                 }
-                // Not one outage: until all is served again after the last.
+                // A roll is several outages. It ends when every section is served again after the last restart.
                 return Ok(Outage::Each(self.now()));
             }
             Kind::ClusterCut | Kind::ClusterCutProxied => {
@@ -138,7 +138,7 @@ impl Run<'_> {
                     }
                 };
                 signal(self, Signal::STOP);
-                // Reads go to it, too, once it goes on: none may be stale.
+                // Reads go to the continued node, too. None of them may be stale.
                 self.go_on(300..5_000);
                 signal(self, Signal::CONT);
                 self.go_on(500..1_500);
@@ -150,7 +150,7 @@ impl Run<'_> {
                 self.go_on(300..1_000);
             }
             Kind::ClusterMove => {
-                // Back and forth: some that were moved before are let go, or moved on.
+                // Moves go back and forth: shards that were moved before are released or moved again.
                 for _ in 0..self.random.usize(MOVES) {
                     let first = self.random.usize(..SHARDS);
                     let last = self.random.usize(first..SHARDS.min(first + MOVED_MAX));
@@ -183,7 +183,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Cuts something off for longer than a lease, and waits until each node answers again.
+    /// Cuts nodes off for longer than a lease, and waits until each node answers again.
     fn cut(&mut self, what: What) -> anyhow::Result<()> {
         let network = self.network.context("the nodes have a network of their own")?;
         let cut = network.cut(what, &mut self.random);
@@ -212,7 +212,7 @@ impl Run<'_> {
         running.map(|service| service.address).collect()
     }
 
-    /// `throng cluster drain` and its like, as a person types it: again, as long as the node is about to join again.
+    /// Runs `throng cluster drain` or a similar command, as a person does. Repeats it while the node is about to join again.
     fn ask_cluster(&mut self, what: &[&str]) -> anyhow::Result<()> {
         let launch = self.launch.clone();
         self.until(&format!("cluster {}", what.join(" ")), |_| {
@@ -220,13 +220,13 @@ impl Run<'_> {
         })
     }
 
-    /// Lets what was begun settle: a node that was declared dead joins again, shards move.
+    /// Waits for the end of what was begun: a node that was declared dead joins again, and shards move.
     pub(super) fn settle(&mut self) {
         thread::sleep(Duration::from_millis(500));
     }
 }
 
-/// True if a node can look at all sections, whoever owns them.
+/// Returns true if a node can read all sections, whichever node owns them.
 pub(super) fn answers(address: SocketAddr) -> bool {
     let Ok(mut connection) = Connection::open(address, ANSWER_WAIT) else {
         return false;

@@ -1,4 +1,4 @@
-//! Faults of a PostgreSQL server, and stand-bys that take over.
+//! Faults of a PostgreSQL server, and standbys that take over.
 
 use super::{
     kind::Kind,
@@ -35,7 +35,7 @@ impl Run<'_> {
             Kind::PgCrash => {
                 let processes = self.server()?.processes();
                 signal(&processes, Signal::KILL);
-                // Nothing is left to be stopped; it is only waited for.
+                // All its processes are dead already. This waits for their end.
                 self.server()?.stop(Stop::Immediate);
             }
             _ => self.server()?.stop(Stop::Immediate),
@@ -54,12 +54,12 @@ impl Run<'_> {
         })?;
         self.go_on(300..1_500);
         if do_reads_go_on {
-            // Those that changed wait for the commit that there is no room for.
+            // Reads of changed sections wait for the commit that there is no room for. Reads of the idle section do not.
             self.reads_go_on(IDLE)?;
         }
         self.disk.context("there is a disk")?.make_room()?;
         let moment = self.now();
-        // A server that could not even recover has ended, and whoever watches over it starts it again.
+        // A server that could not recover has ended. It is started again here, as a supervisor would do.
         self.until("the server is back", |run| {
             if let Some(server) = run.postgres.as_deref_mut()
                 && server.has_ended()
@@ -94,7 +94,7 @@ impl Run<'_> {
             self.go_on(200..2_000);
             first.signal(Signal::CONT);
         }
-        // Until the second serves; then reads go to both for a while.
+        // The second node must serve first. Afterwards reads go to both nodes for a while.
         let moment = self.now();
         self.until("the stand-by serves", |run| run.load.shared.serves_since(moment))?;
         self.go_on(300..1_500);
@@ -107,12 +107,12 @@ impl Run<'_> {
 pub(crate) fn signal(processes: &[u32], signal: Signal) {
     for id in processes {
         let id = i32::try_from(*id).ok().and_then(Pid::from_raw);
-        // One that has just ended is no matter.
+        // A process that has just ended is no error.
         let _ = id.map(|id| kill_process(id, signal));
     }
 }
 
-/// Ends all sessions but its own.
+/// Ends all sessions other than its own.
 pub(super) fn terminate(url: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

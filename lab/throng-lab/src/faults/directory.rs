@@ -49,7 +49,7 @@ impl Run<'_> {
             Kind::PgTerminate | Kind::PgRestart | Kind::PgPause | Kind::PgCrash | Kind::PgFull | Kind::PgFullWal => {
                 self.database(kind)
             }
-            // A run of its own: see `failover`.
+            // This fault has a run of its own, in `failover`.
             Kind::Failover => anyhow::bail!("it replaces servers that this run does not have"),
             Kind::TakeOver | Kind::TakeOverKilled | Kind::TakeOverPaused => self.take_over(kind),
             Kind::ClusterKill
@@ -111,7 +111,7 @@ impl Run<'_> {
     }
 
     fn full(&mut self, is_killed: bool) -> anyhow::Result<Outage> {
-        // Sometimes others leave nothing, sometimes the log fills up the rest by itself.
+        // In some runs other files take all the space. In others the log fills up the rest itself.
         let leave = [0, 1 << 20, 4 << 20, 8 << 20][self.random.usize(..4)];
         self.disk.context("there is a disk")?.fill(leave)?;
         self.until("a full disk is told", |run| {
@@ -131,7 +131,7 @@ impl Run<'_> {
         Ok(outage)
     }
 
-    /// While no room is left, what is there is answered.
+    /// Checks that reads are answered while the disk is full.
     pub(super) fn reads_go_on(&mut self, section: &str) -> anyhow::Result<()> {
         let mut connection = Connection::open(self.service()?.address, ANSWER_WAIT)?;
         let answer = connection.ask(&http_client::get(&format!("/api/section/{section}")))?;

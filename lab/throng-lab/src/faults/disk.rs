@@ -1,4 +1,4 @@
-//! A small ext4 in a file, mounted for one run: it can be filled, and it can lose its power.
+//! A small ext4 in a file, mounted for one run. It can be filled, and it can lose its power.
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::{
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time for which others may hold a file system that is to be unmounted.
+/// The longest wait for other processes to release a file system before it is unmounted.
 const UNMOUNT_WAIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -24,7 +24,7 @@ pub(crate) struct SmallDisk {
     pub(crate) root: PathBuf,
 }
 
-/// Why there can be none on this machine.
+/// Returns the reason if this machine cannot have one.
 pub(crate) fn unavailable() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("needs root, for a file system of its own".into());
@@ -43,7 +43,7 @@ impl SmallDisk {
         };
         fs::create_dir_all(&disk.root)?;
         File::create(&disk.image)?.set_len(megabytes << 20)?;
-        // No blocks kept for root: the service may be root here, and would not find it full when it is.
+        // Keeps no blocks for root. The service may run as root here, and would then not find the disk full.
         run(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&disk.image))?;
         disk.mount()?;
         Ok(disk)
@@ -55,7 +55,7 @@ impl SmallDisk {
             .args([&self.image, &self.root]))
     }
 
-    /// Takes what is free but for so many bytes; once more, it takes what is left.
+    /// Fills the disk up to this many free bytes. A second call takes what is left.
     pub(super) fn fill(&self, leave: u64) -> anyhow::Result<()> {
         let found = statvfs(&self.root)?;
         let mut bytes = (found.f_bavail * found.f_frsize).saturating_sub(leave);
@@ -66,7 +66,7 @@ impl SmallDisk {
         while bytes > 0 {
             match fallocate(&ballast, FallocateFlags::empty(), 0, bytes) {
                 Ok(()) => break,
-                // What describes the file takes room as well, and others take some meanwhile.
+                // Metadata of the file takes room as well, and other writers take some meanwhile.
                 Err(Errno::NOSPC) => bytes -= bytes.min(256 << 10),
                 Err(errno) => bail!("filling the small disk failed: {errno}"),
             }
@@ -82,12 +82,12 @@ impl SmallDisk {
         self.root.join("ballast")
     }
 
-    /// Cuts the power: from here on every access is an error, and nothing that was not synced is on the disk.
+    /// Cuts the power. From then on every access is an error, and nothing unsynced is on the disk.
     #[expect(unsafe_code, reason = "there is no other way to say it to the file system")]
     pub(crate) fn lose_power(&self) -> anyhow::Result<()> {
-        /// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
+        /// The code `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
         const SHUTDOWN: ioctl::Opcode = ioctl::opcode::read::<u32>(b'X', 125);
-        /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: not even the file system's own journal is written.
+        /// The flag `EXT4_GOING_FLAGS_NOLOGFLUSH`: even the file system's own journal is not written.
         const NO_LOG_FLUSH: u32 = 2;
         let root = File::open(&self.root)?;
         // SAFETY: the code is that of a call which takes a pointer to a u32.
@@ -97,7 +97,7 @@ impl SmallDisk {
         done.context("the file system cannot be shut down (EXT4_IOC_SHUTDOWN)")
     }
 
-    /// The power is back. Nobody may have a file of it open.
+    /// Restores the power. No file of the disk may be open.
     pub(crate) fn power_on(&self) -> anyhow::Result<()> {
         self.unmount()?;
         self.mount()

@@ -1,8 +1,8 @@
-//! A standby, an old primary or a backup takes the place of the database, with all it has and without what it lacks.
+//! A standby, an old primary or a backup replaces the database, with or without its last commits.
 //!
-//! Answers that rest on commits which the database lost cannot hold. So the answers from before the service was whole again are only held to
-//! this: each acknowledged change is in the history, or `throng journal loss` names its key; and it names no other. Each loss is an error in a
-//! log and a trouble of a service, and nothing else is.
+//! Answers that rest on commits which the database lost cannot hold. So answers from before the service was whole again are only checked for this:
+//! each acknowledged change is in the history, or `throng journal loss` names its key. It must not name any other key. Each loss is an error in a log
+//! and a trouble of a service, and nothing else is.
 
 use super::{
     check::{self, Findings},
@@ -32,22 +32,22 @@ use std::{
 };
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// The time after which nothing of a load that pauses is on its way.
+/// The time after which no request of a paused load is in flight.
 const QUIET: Duration = Duration::from_millis(1_500);
 const SCHEMA: &str = "run";
-/// The words of a log and of a trouble that tell a loss.
+/// The words in a log and in a trouble that report a loss.
 const LOST: &str = "acknowledged commits are lost";
 
-/// The server that takes the database's place.
+/// The kind of server that replaces the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// A standby that commits wait for.
     Synchronous,
     /// A standby that commits do not wait for.
     Asynchronous,
-    /// A standby that got nothing for a while.
+    /// A standby that received nothing for a while.
     Lagging,
-    /// A standby that commits wait for, and that has not replayed them.
+    /// A standby that commits wait for, but that has not replayed them.
     Paused,
     /// Two lagging standbys, one after the other.
     PromotedTwice,
@@ -68,24 +68,24 @@ const WAYS: [Way; 7] = [
 ];
 
 impl Way {
-    /// Commits wait for the standby: none is lost.
+    /// True if commits wait for the standby, so that none is lost.
     fn is_synchronous(self) -> bool {
         matches!(self, Self::Synchronous | Self::Paused)
     }
 
-    /// The server that takes the place has got nothing for a while.
+    /// True if the replacing server received nothing for a while.
     fn lags(self) -> bool {
         !self.is_synchronous() && self != Self::Asynchronous
     }
 }
 
-/// The parts of a run; each seed is another one, until all were had.
+/// The variant of a run. Successive seeds choose different ones, until all have been chosen.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     way: Way,
     is_idle: bool,
     nodes: usize,
-    /// The service stops where commits are lost, and a person has it go on.
+    /// True if the service stops on a loss, and an operator action lets it continue.
     stops: bool,
 }
 
@@ -120,41 +120,42 @@ struct LostCommit {
     keys: Vec<String>,
 }
 
-/// The answer of `/health/ready`, as far as losses go.
+/// The parts of the answer of `/health/ready` that concern losses.
 #[derive(Default, Deserialize)]
 struct Health {
     reason: Option<String>,
     troubles: Vec<String>,
 }
 
-/// Keys in commits that were named as lost. A request within the time of one is not there: no other server has executed it.
+/// The keys of commits that were named as lost. A change that was requested and answered within a key's time must be missing, because no other server
+/// has executed it.
 type Named = BTreeMap<String, Range<u64>>;
 
-/// The times and names that the checker goes by.
+/// The times and names that the checker uses.
 struct Known {
-    /// The service was whole again.
+    /// The moment when the service was whole again.
     since: u64,
     named: Named,
-    /// The moment before which an answered command may be lost without a name.
+    /// The moment before which an acknowledged change may be lost without being named.
     forgotten: u64,
 }
 
 struct Failover {
     plan: Plan,
     random: fastrand::Rng,
-    /// The servers in the order of the URL: the primary, then the one that takes its place.
+    /// The servers in the order of the URL: the primary, then its replacements.
     servers: Vec<Postgres>,
     launches: Vec<Launch>,
     services: Vec<Service>,
     load: Load,
     findings: Findings,
-    /// The answer of whichever server has one.
+    /// All keys that were named as lost so far.
     named: Named,
-    /// The last acknowledged commits of all losses that were found.
+    /// The last acknowledged commit of every loss that was found.
     lost: BTreeSet<String>,
-    /// When another server took the place.
+    /// The moments when another server took over.
     replaced: Vec<u64>,
-    /// When a process ended whose commits the next server lacks: their contents are not known any more.
+    /// The moment when a process ended whose commits the next server lacks. Their contents are unknown from then on.
     forgotten: Option<u64>,
 }
 
@@ -225,7 +226,7 @@ impl Failover {
     fn run(mut self) -> anyhow::Result<Outcome> {
         self.go_on(500..1_500);
         if self.plan.way == Way::Restored {
-            // Of this moment, on the port that is in the URL.
+            // A backup of this moment replaces the first one, on the port that is in the URL.
             self.servers[1] = self.servers[0].backup_at(self.servers[1].port())?;
         }
         self.replace(0, 1)?;
@@ -245,7 +246,7 @@ impl Failover {
         self.finish(since)
     }
 
-    /// Ends a server, and waits until all is served by another in its place.
+    /// Ends a server, and waits until everything is served by another in its place.
     fn replace(&mut self, from: usize, to: usize) -> anyhow::Result<()> {
         match self.plan.way {
             Way::Lagging | Way::SwitchedBack if from == 0 => self.servers[1].hold_back()?,
@@ -263,7 +264,7 @@ impl Failover {
             self.load.shared.is_paused.store(true, Ordering::Relaxed);
             thread::sleep(QUIET);
         }
-        // One that hangs is not told from one that is gone, but by limits.
+        // Only time limits distinguish a server that hangs from one that is gone.
         let mut hangs = self.random.u8(..4) == 0 && self.plan.way != Way::SwitchedBack;
         let is_lost = self.plan.way.lags() && self.load.shared.serves_since(lags_since);
         let ended = self.load.shared.now();
@@ -285,7 +286,7 @@ impl Failover {
         self.replaced.push(moment);
         if self.plan.stops && self.is_stopped(is_lost)? {
             if std::mem::take(&mut hangs) {
-                // Whoever accepts has ended the old server first. Each connection of a start would wait for it.
+                // An operator ends the old server before accepting the loss. Otherwise each connection of a start would wait for it.
                 self.end_frozen(from);
             }
             self.accept()?;
@@ -300,13 +301,13 @@ impl Failover {
         self.load.shared.is_paused.store(false, Ordering::Relaxed);
         let shared = self.load.shared.clone();
         self.wait("it serves again", || Ok(shared.serves_since(moment)))?;
-        // Whoever was idle has noticed by now, too.
+        // Idle nodes have noticed by now, too.
         self.go_on(1_000..2_000);
         if hangs {
             self.end_frozen(from);
         }
         if (self.plan.way, to) == (Way::SwitchedBack, 0) {
-            // What was lost at first has come back, and so has what was asked for again on the other server.
+            // Changes that were lost at first are back. Changes that were repeated on the other server are back, too.
             self.named.values_mut().for_each(|time| *time = 0..0);
         }
         let begun = match self.replaced.first() {
@@ -332,7 +333,7 @@ impl Failover {
         server.stop(Stop::Immediate);
     }
 
-    /// Each of these losses is an error of a log and a trouble of a service, and no loss is that was not found.
+    /// Checks that each loss is an error in a log and a trouble of a service, and that no other loss is reported.
     fn is_told(&mut self, found: &[Lost]) -> anyhow::Result<()> {
         let names = |text: &String, at: &str| text.contains(&format!("commit {at} "));
         let mut told = Vec::new();
@@ -373,7 +374,7 @@ impl Failover {
         }
     }
 
-    /// Tells whether the service stops because of a loss; or serves, since nothing is lost.
+    /// Returns true if the service stops because of a loss, and false if it serves because nothing is lost.
     fn is_stopped(&self, is_lost: bool) -> anyhow::Result<bool> {
         let moment = self.load.shared.now();
         let (all, place) = (addresses(&self.services), self.launches[0].place.clone());
@@ -391,10 +392,10 @@ impl Failover {
         Ok(stopped)
     }
 
-    /// A person has looked at what is lost, and has the service go on.
+    /// Does the operator action that accepts the loss and lets the service continue.
     fn accept(&mut self) -> anyhow::Result<()> {
         let all = addresses(&self.services);
-        // A node that has not noticed yet may know of more.
+        // A node that has not noticed the loss yet may know of further commits.
         self.wait("each node says that it stops because of a loss", || {
             Ok(all.iter().all(|address| {
                 let reason = health(*address).reason.unwrap_or_default();
@@ -405,7 +406,7 @@ impl Failover {
         if all.iter().any(|address| answers(*address)) {
             self.findings.other("a node answers although commits are lost");
         }
-        // Other nodes go on by themselves.
+        // The other nodes continue by themselves.
         self.services.remove(0).kill();
         let launch = self.launches[0].clone();
         if launch.start().is_ok() {
@@ -463,7 +464,7 @@ impl Failover {
         let (there, lost): (Vec<&Operation>, Vec<&Operation>) = acknowledged
             .clone()
             .partition(|operation| is_present(operation, &present));
-        // Those that were lost are executed again.
+        // Lost changes are left out, because they would be executed again.
         let kept: Vec<Operation> = there
             .into_iter()
             .filter(|operation| !is_early(operation, since))
@@ -510,18 +511,18 @@ impl Failover {
     }
 }
 
-/// Answered before the service was whole again: it may rest on what was lost.
+/// Returns true if the answer came before the service was whole again. It may rest on lost commits.
 fn is_early(operation: &Operation, since: u64) -> bool {
     operation.answered.is_some_and(|answered| answered < since)
 }
 
-/// A student whose joining is lost has left: it changed nothing, and is acknowledged.
+/// Returns true for the leaving of a student whose joining is lost. It changed nothing, and is acknowledged.
 fn is_of_lost_student(operation: &Operation, present: &BTreeSet<String>) -> bool {
     let is_lost = |student: &String| !present.contains(&format!("add-{student}"));
     matches!(&operation.asked, Asked::Drop(student) if is_lost(student)) && !has_changed(operation)
 }
 
-/// The answer says that something has changed.
+/// Returns true if the answer reports a change.
 fn has_changed(operation: &Operation) -> bool {
     let said = String::from_utf8_lossy(&operation.body);
     [r#""change":"added""#, r#""change":"dropped""#]
@@ -533,7 +534,7 @@ fn is_present(operation: &Operation, present: &BTreeSet<String>) -> bool {
     operation.key().is_some_and(|key| present.contains(&key))
 }
 
-/// The keys of all changes in the histories.
+/// Returns the keys of all changes in the histories.
 fn keys(histories: &[History]) -> BTreeSet<String> {
     let events = histories.iter().flat_map(|history| &history.events);
     let key = |event: &history::Event| {
@@ -547,7 +548,7 @@ fn keys(histories: &[History]) -> BTreeSet<String> {
     events.filter_map(key).collect()
 }
 
-/// Holds the histories to what was answered since, and what was answered before to what is named as lost.
+/// Checks the histories against the answers since then, and earlier answers against the named losses.
 fn checked(operations: &[Operation], histories: &[History], known: &Known) -> Findings {
     let Known {
         since,
@@ -575,7 +576,7 @@ fn checked(operations: &[Operation], histories: &[History], known: &Known) -> Fi
             findings.other(format!("{key} is named as lost, and nobody asked for it"));
             continue;
         };
-        // Asked for until the end of the server that had it, it may be there, executed again.
+        // A change that was not answered before the old server's end may be there, because it was executed again.
         if operation.invoked >= time.start && is_early(operation, time.end) && present.contains(key) {
             findings.other(format!("{key} is named as lost, and is there"));
         }
@@ -589,7 +590,7 @@ fn checked(operations: &[Operation], histories: &[History], known: &Known) -> Fi
         .map(
             |operation| match is_early(operation, since) || is_of_lost_student(operation, &present) {
                 false => operation.clone(),
-                // It may have come to something, or not.
+                // The change may have been made or not.
                 true => Operation {
                     answered: None,
                     ..operation.clone()
@@ -614,7 +615,7 @@ fn addresses(services: &[Service]) -> Vec<SocketAddr> {
     services.iter().map(|service| service.address).collect()
 }
 
-/// Asks `throng journal loss`, until a server answers it.
+/// Repeats `throng journal loss` until a server answers it.
 fn losses(place: &str) -> anyhow::Result<Vec<Lost>> {
     let begun = Instant::now();
     loop {
@@ -631,14 +632,14 @@ fn losses(place: &str) -> anyhow::Result<Vec<Lost>> {
     }
 }
 
-/// The losses that a service's log tells as errors.
+/// Returns the losses that a service's log reports as errors.
 fn errors(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let is_loss = |line: &&str| line.contains("ERROR") && line.contains(LOST);
     text.lines().filter(is_loss).map(str::to_owned).collect()
 }
 
-/// Nothing of a service that does not answer.
+/// Returns the losses that a service reports, or none if it does not answer.
 fn health(address: SocketAddr) -> Health {
     let asked =
         Connection::open(address, ANSWER_WAIT).and_then(|mut open| open.ask(&http_client::get("/health/ready")));
@@ -646,7 +647,7 @@ fn health(address: SocketAddr) -> Health {
     health.map(Result::unwrap_or_default).unwrap_or_default()
 }
 
-/// A journal with a loss is never called sound again.
+/// Checks that a journal with a loss is not reported as sound again.
 fn is_unsound(launch: &Launch, findings: &mut Findings) -> anyhow::Result<()> {
     let output = program("registration")?
         .args(["journal", "verify", &launch.place])
@@ -731,7 +732,7 @@ mod tests {
         assert_eq!(found(&[("add-other", 30)]).0, 1);
         assert_eq!(found(&[("add-gone", 30), ("add-other", 30)]), (0, 1));
         assert_eq!(found(&[("add-gone", 30), ("add-kept", 30)]), (0, 1));
-        // Asked for again after that server's end.
+        // Answered after that server's end, so the key may be there again.
         assert_eq!(found(&[("add-gone", 30), ("add-kept", 15)]), (0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! A service's account of the sections: their history, and their present state.
+//! The service's report of the sections: their history and their present state.
 
 use super::load::SECTIONS;
 use anyhow::{Context as _, ensure};
@@ -16,7 +16,7 @@ pub(super) struct Event {
     pub(super) seq: u64,
     pub(super) name: String,
     pub(super) student: Option<String>,
-    /// Its commit, and when that was made.
+    /// The position of its commit. The next field is the commit's time.
     pub(super) position: Option<Position>,
     pub(super) at: Option<Timestamp>,
 }
@@ -34,12 +34,11 @@ impl Event {
     }
 }
 
-/// The history of a section.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) section: u32,
     pub(super) events: Vec<Event>,
-    /// The taken seats, by its view.
+    /// The taken seats, according to its view.
     pub(super) taken: u32,
     pub(super) roster: BTreeSet<String>,
 }
@@ -75,7 +74,7 @@ struct Roster {
     after: Option<String>,
 }
 
-/// All sections, by events, view and roster. Nobody may change them meanwhile. A section that is not there has none.
+/// Returns the history, view and roster of all sections. Nothing may change them meanwhile. A missing section has an empty history.
 pub(super) fn fetch(address: SocketAddr) -> anyhow::Result<Vec<History>> {
     let mut connection =
         Connection::open(address, ANSWER_WAIT).context("the service cannot be asked for the histories")?;
@@ -124,7 +123,7 @@ fn fetch_section(connection: &mut Connection, section: u32) -> anyhow::Result<Hi
     }
 }
 
-/// Asks, and returns `None` for a thing that does not exist.
+/// Makes a request. Returns `None` if the entity does not exist.
 fn ask<T: DeserializeOwned>(connection: &mut Connection, path: &str) -> anyhow::Result<Option<T>> {
     let answer = connection
         .ask(&http_client::get(path))

@@ -30,7 +30,7 @@ pub(super) enum Kind {
     FullKill,
     /// A disk that loses its power.
     Power,
-    /// Restored from a backup that follows, at commits chosen at random, against what was there up to them.
+    /// A following backup, restored at random commits and compared with the history up to them.
     Restore,
     /// WebSockets with large messages that do not end.
     AttackMessages,
@@ -78,7 +78,7 @@ pub(super) enum Kind {
     Failover,
     /// `kill -9` of one of three nodes, which begins again later.
     ClusterKill,
-    /// SIGSTOP of one of three nodes for up to five seconds, of a lease of one.
+    /// SIGSTOP of one of three nodes for up to five seconds. The lease is one second.
     ClusterPause,
     /// A node of three gives away its shards, and gets some back.
     ClusterDrain,
@@ -90,29 +90,29 @@ pub(super) enum Kind {
     ClusterTerminate,
     /// The server of three nodes restarted as after a crash.
     ClusterPgRestart,
-    /// Several of these, at random, one after the other.
+    /// Several of these faults at random, one after the other.
     ClusterStorm,
-    /// Three nodes with a network of their own: one cut off from the database and the others, one from the others only, the database from
-    /// all; in any order.
+    /// Three nodes in a network of their own, with cuts in random order: a node from the database and the others, a node from the others only, the
+    /// database from all.
     ClusterCut,
-    /// The same through proxies: nothing comes through, in both ways or in one, or connections are reset.
+    /// The same cuts by proxies: nothing passes in one or both directions, or connections are reset.
     ClusterCutProxied,
 }
 
-/// The ground of a run's journal.
+/// The environment of a run's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ground {
     Directory,
     /// A directory on a small ext4 of its own.
     SmallDisk,
-    /// A directory, and the service is preloaded with the shim.
+    /// A directory; the shim is loaded into the service.
     Shim,
     Postgres,
-    /// The same, shared by three nodes.
+    /// A server of PostgreSQL, shared by three nodes.
     Cluster,
-    /// Servers of its own, of which one takes the place of another.
+    /// Private servers, one of which replaces another.
     Servers,
-    /// A server of its own, on a small ext4.
+    /// A private server on a small ext4.
     SmallPostgres,
     /// A server and three nodes, each in a network namespace.
     Namespaces,
@@ -121,7 +121,7 @@ pub(super) enum Ground {
 }
 
 impl Ground {
-    /// True for a server that all runs share.
+    /// Returns true if the server is shared by all runs.
     pub(super) fn is_shared_server(self) -> bool {
         matches!(self, Self::Postgres | Self::Cluster | Self::Proxies)
     }
@@ -160,19 +160,19 @@ impl Kind {
         }
     }
 
-    /// Why it cannot be had on this machine.
+    /// Returns the reason if this machine cannot have it.
     pub(super) fn unavailable(self) -> Option<String> {
         match self.ground() {
             Ground::SmallDisk | Ground::SmallPostgres => disk::unavailable(),
             Ground::Shim => shim::unavailable(),
             Ground::Namespaces => namespaces::unavailable(),
             Ground::Proxies => proxies::unavailable(),
-            // A server that is not there says so by itself when it is started.
+            // A missing server is an error when it is started.
             Ground::Directory | Ground::Postgres | Ground::Cluster | Ground::Servers => None,
         }
     }
 
-    /// The name as it is given.
+    /// Returns the name on the command line.
     pub(super) fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())

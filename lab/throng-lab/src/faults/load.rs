@@ -1,4 +1,4 @@
-//! Many clients that change sections under keys, each remembering what it asked, when, and what it was told.
+//! Many clients that change sections under idempotency keys. Each remembers its requests, their times and the answers.
 
 use crate::http_client::{self, Connection, Response};
 use std::{
@@ -12,17 +12,17 @@ use std::{
 };
 
 pub(super) const SECTIONS: u32 = 24;
-/// Every so many sections one is small, so that students are refused.
+/// Every eighth section is small, so that students are refused.
 const SMALL_ONE_IN: u32 = 8;
 const SMALL_SEATS: u32 = 40;
 const SEATS: u32 = 10_000_000;
-/// The pause between two tries of the same request.
+/// The pause between two attempts of the same request.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// The time for which a client goes on trying a request before the service counts as gone for good.
+/// The time for which a client repeats a request before the service counts as gone for good.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// The time for which a client waits for one answer before it asks again, on another connection.
+/// The time for which a client waits for an answer. Then it repeats the request on another connection.
 const PATIENCE_FOR_ONE: Duration = Duration::from_millis(700);
-/// A client remembers so many of its students at most; more are never dropped.
+/// The most of its students that a client remembers. It never drops more of them.
 const SEATED_MAX: usize = 1_000;
 
 pub(super) fn seats(section: u32) -> u32 {
@@ -40,15 +40,15 @@ pub(super) enum Asked {
     Look,
 }
 
-/// A request with all its tries. Times are nanoseconds since the load began.
+/// A request with all its attempts. Times are nanoseconds since the load began.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     pub(super) section: u32,
     pub(super) asked: Asked,
-    /// When it was sent first, and when last.
+    /// The time of the first attempt. The next field is that of the last.
     pub(super) invoked: u64,
     pub(super) sent: u64,
-    /// When it was answered for good; nothing if the client gave up.
+    /// The time of the final answer; `None` if the client gave up.
     pub(super) answered: Option<u64>,
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
@@ -59,7 +59,7 @@ impl Operation {
         self.asked != Asked::Look && self.answered.is_some() && self.status == 200
     }
 
-    /// Each student joins and leaves at most once, so this is a key.
+    /// Returns the key of a change. Each student joins and leaves at most once.
     pub(super) fn key(&self) -> Option<String> {
         match &self.asked {
             Asked::Add(student) => Some(format!("add-{student}")),
@@ -80,19 +80,19 @@ impl Operation {
     }
 }
 
-/// The state that all clients share, and the campaign looks at meanwhile.
+/// The state that all clients share and the campaign reads meanwhile.
 pub(super) struct Shared {
     begun: Instant,
-    /// The possible addresses of a service. Clients go on to the next one when one does not serve; reads go to any of them.
+    /// The possible addresses of a service. If a node does not serve, its clients change to the next one. Reads go to any of them.
     addresses: Mutex<Vec<SocketAddr>>,
     is_over: AtomicBool,
-    /// Clients ask nothing new.
+    /// Clients make no new requests.
     pub(super) is_paused: AtomicBool,
     pub(super) acknowledged: AtomicU64,
-    /// When the latest request was sent that was acknowledged.
+    /// The latest sending time of all acknowledged requests.
     acknowledged_sent: AtomicU64,
     pub(super) reads: AtomicU64,
-    /// Answers by which nothing was done, or nobody knows: 503, 504, and 507.
+    /// Answers that mean that nothing was done or that the outcome is unknown: 503, 504 and 507.
     pub(super) refused: AtomicU64,
     pub(super) refused_for_room: AtomicU64,
 }
@@ -115,7 +115,7 @@ impl Shared {
         self.addresses.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A change was acknowledged that was asked for after this moment.
+    /// Returns true if a change was acknowledged that was sent after this moment.
     pub(super) fn serves_since(&self, nanos: u64) -> bool {
         self.acknowledged_sent.load(Ordering::Relaxed) > nanos
     }
@@ -127,12 +127,12 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// The number of clients.
+    /// Returns the number of clients.
     pub(super) fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Students' names are filled up to so many bytes.
+    /// Starts the clients. Students' names are filled up to this many bytes.
     pub(super) fn start(address: SocketAddr, clients: u32, seed: u64, name_bytes: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
@@ -156,7 +156,7 @@ impl Load {
         Ok(Self { shared, clients })
     }
 
-    /// Has every client end after the answer to its last request; all they asked.
+    /// Ends each client after the answer to its last request, and returns all their requests.
     pub(super) fn stop(self) -> Vec<Operation> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         let ended = self.clients.into_iter().map(JoinHandle::join);
@@ -170,9 +170,9 @@ struct Client {
     name: u32,
     random: fastrand::Rng,
     shared: Arc<Shared>,
-    /// The connections, by the place of their address.
+    /// The connections, by the index of their address.
     connections: Vec<Option<(SocketAddr, Connection)>>,
-    /// The place of the address that it asks for changes.
+    /// The index of the address for changes.
     at: usize,
     students: u32,
     name_bytes: usize,
@@ -187,7 +187,7 @@ impl Client {
             random: fastrand::Rng::with_seed(seed ^ u64::from(name).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             shared,
             connections: Vec::new(),
-            // Where there are several, each begins at another one.
+            // If there are several addresses, each client begins at another one.
             at: name as usize,
             students: 0,
             name_bytes: 0,
@@ -242,7 +242,7 @@ impl Client {
         }
     }
 
-    /// Tries until it is answered for good.
+    /// Repeats a request until it has a final answer.
     fn ask(&mut self, mut operation: Operation) -> Operation {
         let request = operation.request();
         let begun = Instant::now();
@@ -266,7 +266,7 @@ impl Client {
                 Err(_) => {}
             }
             self.at += usize::from(!is_read);
-            // What could not be read is another read later on, and nothing waits for it.
+            // A failed read counts as none at the end, because nothing depends on it.
             if is_read && self.shared.is_over.load(Ordering::Relaxed) {
                 break;
             }

@@ -1,5 +1,5 @@
-//! Faults under load: the real program as a child process, many clients that remember what they were told, one fault a run, and
-//! what is there afterwards held against it.
+//! Faults under load. The real program runs as a child process, and many clients remember its answers. Each run has one fault, and then compares the
+//! history with these answers.
 //!
 //! | file | holds |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `attacks` | clients that take memory and connections |
 //! | `disk`, `shim` | a small file system, I/O errors |
 //! | `network`, `namespaces`, `proxies` | lines that are cut, as links or as connections |
-//! | `load`, `history` | who asks the program |
+//! | `load`, `history` | the clients of the program |
 //! | `check` | the checker |
 
 mod attacks;
@@ -59,18 +59,18 @@ pub(super) struct FaultsArguments {
     /// Runs of each kind, each on a journal of its own.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Chooses requests, moments and errors; each run says its own.
+    /// Chooses requests, moments and errors. Each run prints its own seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Clients, each on a connection of its own.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
-    /// The failures that an acknowledged command survives. With less than fsync the checker has to find what is lost.
+    /// The failures that an acknowledged command survives. With less than fsync the checker has to find the losses.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
 }
 
-/// All runs of a kind.
+/// The figures of all runs of a kind.
 #[derive(Debug, Serialize)]
 struct Line {
     fault: Kind,
@@ -80,23 +80,23 @@ struct Line {
     lost: u64,
     doubled: u64,
     other: u64,
-    /// Seconds until it served again.
+    /// The seconds until it served again: the median. The next field is the maximum.
     recovery_p50_s: Option<f64>,
     recovery_p90_s: Option<f64>,
     recovery_max_s: Option<f64>,
     /// The first differences in words.
     told: Vec<String>,
-    /// Why it was not run.
+    /// The reason why it was not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     unavailable: Option<String>,
 }
 
-/// Runs the campaign and prints a table; exit code 1 if anything was found.
+/// Runs the campaign and prints a table. The exit code is 1 if anything was found.
 pub(super) fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
-    // Told to end, it does so after the run it is in: what is mounted is unmounted then.
+    // A stop signal takes effect after the current run, so that its file systems are unmounted.
     let mut end = throng_http::StopSignal::watch()?;
     let scratch = arguments.common.scratch()?;
-    // Programs of others are given it, and run elsewhere.
+    // The path is absolute, because other programs get it and run in other directories.
     let directory = std::fs::canonicalize(&scratch.0)?;
     let mut server = None;
     let mut lines = Vec::new();
@@ -216,7 +216,7 @@ impl Line {
         ]
     }
 
-    /// Returns the outcome in one line, as soon as it is known.
+    /// Returns the outcome in one line, to be printed at once.
     fn shown(&self) -> String {
         match &self.unavailable {
             Some(why) => format!("{}: not run: {why}", self.fault.name()),

@@ -1,5 +1,5 @@
-//! A network of its own for three nodes, in namespaces of this machine: each node has one link to its clients, one to the database, and one
-//! to the other nodes, and each can be cut.
+//! A private network for three nodes, in namespaces of this machine. Each node has one link to its clients, one to the database and one to the other
+//! nodes. Each link can be cut.
 
 use super::{cluster::NODES, network::What};
 use crate::service::Within;
@@ -11,18 +11,18 @@ use std::{
     process::Command,
 };
 
-/// Addresses that are kept for tests of networks (RFC 2544) and nobody routes: `198.18.number.x` to database and clients,
-/// `198.19.number.x` between nodes.
+/// A network with addresses that are reserved for network tests and never routed (RFC 2544). `198.18.number.x` leads to database and clients,
+/// `198.19.number.x` is between nodes.
 pub(super) struct Namespaces {
-    /// The beginning of all names.
+    /// The prefix of all names.
     name: String,
     number: u8,
 }
 
-/// The part of the addresses that the database's bridge has: so many leading bits.
+/// The number of leading bits of the network of the database's bridge.
 const DATABASE_BITS: u8 = 25;
 
-/// Why there can be none on this machine.
+/// Returns the reason if this machine cannot have one.
 pub(super) fn unavailable() -> Option<String> {
     const WHAT: &str = "for network namespaces of its own";
     if !rustix::process::geteuid().is_root() {
@@ -47,14 +47,14 @@ impl Namespaces {
                 .find(is_free)
                 .context("all addresses for tests of networks are taken")?,
         };
-        // From here on it is removed again, however far this comes.
+        // From here on the drop removes everything, even if this call fails.
         network.make()?;
         Ok(network)
     }
 
     fn make(&self) -> anyhow::Result<()> {
         let (bridge, hub) = (self.bridge(), self.hub());
-        // First: by the name of a namespace the next bench finds what this one leaves if it is killed.
+        // The hub comes first: by its name the next run finds the remains if this one is killed.
         ip(&format!("netns add {hub}"))?;
         ip(&format!("link add {bridge} type bridge"))?;
         ip(&format!("address add {}/{DATABASE_BITS} dev {bridge}", self.database()))?;
@@ -112,7 +112,7 @@ impl Namespaces {
         Ipv4Addr::new(198, 18, self.number, 1)
     }
 
-    /// The same, and the network that its clients come from.
+    /// Returns the same address, with the bits of the network that its clients come from.
     pub(super) fn of_database(&self) -> (IpAddr, u8) {
         (self.database().into(), DATABASE_BITS)
     }
@@ -135,7 +135,7 @@ impl Namespaces {
         }
     }
 
-    /// Pulls plugs, or puts them in again.
+    /// Takes links down, or up again.
     pub(super) fn set(&self, what: What, is_cut: bool) -> anyhow::Result<()> {
         let state = if is_cut { "down" } else { "up" };
         let (name, hub) = (&self.name, self.hub());
@@ -152,12 +152,12 @@ impl Namespaces {
     }
 }
 
-/// The beginning of all names of a bench's process. Seven letters at most: the names of links have fifteen.
+/// Returns the prefix of all names of a run's process. It has at most seven letters, because names of links have at most fifteen.
 fn name_of(process: u32) -> String {
     format!("t{:x}", process & 0xff_ffff)
 }
 
-/// Returns the process whose bench a namespace belongs to.
+/// Returns the process of the run that a namespace belongs to.
 fn process_of(namespace: &str) -> Option<u32> {
     let (process, of) = namespace.strip_prefix('t')?.split_once('-')?;
     let is_ours = of == "hub" || of.parse::<usize>().is_ok_and(|node| node < NODES);
@@ -165,12 +165,12 @@ fn process_of(namespace: &str) -> Option<u32> {
     (is_ours && namespace.starts_with(&format!("{}-", name_of(process)))).then_some(process)
 }
 
-/// True if the process has ended. If another process has its number by now, the remains stay until a later bench.
+/// Returns true if the process has ended. If its number was given to another process, the remains stay until a later run.
 fn has_ended(process: u32) -> bool {
     !fs::exists(format!("/proc/{process}")).unwrap_or(true)
 }
 
-/// Removes the remains of a bench that was killed: its nodes, which run on in their namespaces, these, and their links.
+/// Removes the remains of a killed run: its nodes, which continue in their namespaces, the namespaces and their links.
 fn remove_those_of_the_dead() {
     let listed = said(&["netns", "list"]).unwrap_or_default();
     let namespaces: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
@@ -192,7 +192,7 @@ fn remove_those_of_the_dead() {
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
-        // What was not made cannot be removed, and a link goes with either of its ends.
+        // Removing what was not made fails harmlessly. A link is removed with either of its ends.
         let namespaces = (0..NODES).map(|node| self.namespace(node)).chain([self.hub()]);
         let namespaces: Vec<String> = namespaces.collect();
         for node in 0..NODES {
@@ -216,7 +216,7 @@ impl Drop for Namespaces {
     }
 }
 
-/// Says it to `ip`.
+/// Runs `ip` with these arguments.
 fn ip(command: &str) -> anyhow::Result<()> {
     said(&command.split(' ').collect::<Vec<_>>()).map(drop)
 }
@@ -263,7 +263,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // It is there once it has entered.
+        // The process appears once it has entered the namespace.
         while said(&["netns", "pids", &dead]).unwrap().trim().is_empty() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! A network of its own for three nodes, whose lines can be cut: in namespaces of this machine, or through proxies of this process.
+//! A private network for three nodes with lines that can be cut: in namespaces of this machine, or through proxies of this process.
 
 use super::{
     cluster::NODES,
@@ -12,24 +12,24 @@ use std::{fs, net::SocketAddr, path::Path};
 /// The ends that are cut off from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A node from the database and from the others. Its clients still reach it.
+    /// Cuts a node off from the database and from the other nodes. Its clients still reach it.
     Node(usize),
-    /// A node from the others, which all reach the database.
+    /// Cuts a node off from the other nodes. All reach the database.
     FromOthers(usize),
-    /// The database from all nodes.
+    /// Cuts the database off from all nodes.
     Database,
 }
 
-/// The way of a cut.
+/// The manner of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
-    /// Everything is dropped, both ways, and nobody is told.
+    /// Everything is dropped in both directions, without an error.
     Silent,
-    /// Everything that it sends is dropped; the others' messages arrive.
+    /// Everything that the node sends is dropped. The others' messages arrive.
     Unheard,
-    /// Everything that is sent to it is dropped; its own messages arrive.
+    /// Everything that is sent to the node is dropped. Its own messages arrive.
     Deaf,
-    /// Connections are reset, and new ones too.
+    /// Existing and new connections are reset.
     Reset,
 }
 
@@ -44,14 +44,14 @@ pub(super) struct Cut {
 }
 
 pub(super) enum Network {
-    /// Links that are taken down. Needs root.
+    /// Links that are taken down. They need root.
     Namespaces(Namespaces),
-    /// Connections that are held or reset. Needs nothing.
+    /// Connections that are held or reset. They need no rights.
     Proxies(Proxies),
 }
 
 impl Network {
-    /// Returns a random way of a cut, of those that it has.
+    /// Returns a cut in a random manner that this network supports.
     pub(super) fn cut(&self, what: What, random: &mut fastrand::Rng) -> Cut {
         let how = match self {
             Self::Namespaces(_) => How::Silent,
@@ -60,7 +60,7 @@ impl Network {
         Cut { what, how }
     }
 
-    /// Has a node start in it, with this database under this schema.
+    /// Places a node in this network, with this database and schema.
     pub(super) fn place(
         &self,
         launch: &mut Launch,
@@ -68,7 +68,7 @@ impl Network {
         (server, schema): (&Postgres, &str),
         directory: &Path,
     ) -> anyhow::Result<()> {
-        // Nothing leaves the machine.
+        // TLS is not needed, because nothing leaves the machine.
         let options = format!("schema={schema}&lease=1s&sslmode=disable");
         let peers = match self {
             Self::Namespaces(own) => {
@@ -93,7 +93,7 @@ impl Network {
         Ok(())
     }
 
-    /// Cuts it, or mends it again.
+    /// Cuts a line, or mends it.
     pub(super) fn set(&self, cut: Cut, is_cut: bool) -> anyhow::Result<()> {
         match self {
             Self::Namespaces(own) => own.set(cut.what, is_cut),
@@ -109,10 +109,10 @@ impl Network {
     }
 }
 
-/// The database's place among the ends of lines; the nodes have their numbers.
+/// The index of the database among the ends of lines. The nodes have indexes from 0.
 pub(super) const DATABASE: usize = NODES;
 
-/// The lines that are cut, from the one that is cut off to the others.
+/// Returns the lines to cut, from the end that is cut off to the others.
 fn lines(what: What) -> Vec<(usize, usize)> {
     let others = |node: usize| (0..NODES).filter(move |other| *other != node);
     match what {
@@ -123,7 +123,7 @@ fn lines(what: What) -> Vec<(usize, usize)> {
 }
 
 impl How {
-    /// Returns the lines from the end that is cut off, and to it.
+    /// Returns the fate of the line from the end that is cut off, and of the line to it.
     fn lines(self) -> [LinkFate; 2] {
         match self {
             Self::Silent => [LinkFate::Held, LinkFate::Held],

@@ -1,7 +1,7 @@
-//! A network through proxies of this process: each node reaches the database by one of its own, and is reached by the others at one. What goes over
-//! them can be held, each way by itself, or be reset. No rights are needed.
+//! A network through proxies of this process. Each node reaches the database through a proxy of its own, and the others reach it through another.
+//! Bytes can be held in each direction, or connections reset. No rights are needed.
 //!
-//! Whose connection to a node it is says the kernel: the process that has the socket at its other end.
+//! The kernel tells which node made a connection to another node: the process that has the socket at its other end.
 
 use super::{cluster::NODES, network::DATABASE};
 use anyhow::Context as _;
@@ -18,24 +18,24 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-/// The fate of bytes over a line, one way.
+/// The fate of bytes in one direction of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkFate {
     Open,
-    /// Bytes are kept, and go on once the line is open again.
+    /// Bytes are kept and passed on once the line is open again.
     Held,
     Reset,
 }
 
-/// The ends: the nodes, and the database.
+/// The number of ends: the nodes and the database.
 const ENDS: usize = NODES + 1;
 const BUFFER_BYTES: usize = 64 << 10;
-/// The pause between two attempts to accept where that fails, or to find out whose a connection is.
+/// The pause between two attempts to accept a connection, or to find its owner.
 const AGAIN: Duration = Duration::from_millis(20);
-/// The attempts.
+/// The most attempts to find a connection's owner.
 const TRIES: usize = 50;
 
-/// Ways from each end to each other one.
+/// The directions from each end to each other end.
 struct Lines {
     ways: [[watch::Sender<LinkFate>; ENDS]; ENDS],
 }
@@ -46,26 +46,26 @@ impl Lines {
     }
 }
 
-/// A port that is listened at, and where what comes is passed on to.
+/// A listening port, and the address to which its connections are passed on.
 struct Front {
     listener: TcpListener,
     to: SocketAddr,
-    /// The node whose connections come here, and the end they go to; of those to a node it is found out whose they are.
+    /// The node whose connections arrive here, or `None` if their owner has to be found out. The next field is the end they go to.
     from: Option<usize>,
     end: usize,
 }
 
 pub(super) struct Proxies {
     lines: Arc<Lines>,
-    /// The ports by node.
+    /// The database ports, by node.
     database_ports: Vec<u16>,
-    /// The port on which each node listens for the others, and the one where they reach it.
+    /// For each node, the port that it listens on for the others and the port that they connect to.
     peer_ports: Vec<(u16, u16)>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Why there can be none on this machine.
+/// Returns the reason if this machine cannot have it.
 pub(super) fn unavailable() -> Option<String> {
     let is_there = fs::exists("/proc/net/tcp").unwrap_or(false);
     (!is_there).then(|| "needs /proc, to know whose a connection is".to_owned())
@@ -79,7 +79,7 @@ fn listen() -> anyhow::Result<(TcpListener, u16)> {
 }
 
 impl Proxies {
-    /// Starts lines between nodes, and to a database at a port of this machine.
+    /// Starts the lines between nodes, and to a database at a port of this machine.
     pub(super) fn start(database: u16) -> anyhow::Result<Self> {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let (mut fronts, mut database_ports, mut peer_ports) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ impl Proxies {
                 end: DATABASE,
             });
             let (listener, reached) = listen()?;
-            // Free now; the node takes it.
+            // The port is free now, and the node will listen on it.
             let (_, own) = listen()?;
             peer_ports.push((own, reached));
             fronts.push(Front {
@@ -130,7 +130,7 @@ impl Proxies {
         self.database_ports[node]
     }
 
-    /// Returns the arguments with which a node is started, so that the others reach it here.
+    /// Returns the arguments for a node, so that the others reach it here.
     pub(super) fn peer_arguments(&self, node: usize) -> Vec<String> {
         let (own, reached) = self.peer_ports[node];
         let arguments = [
@@ -142,7 +142,7 @@ impl Proxies {
         arguments.map(str::to_owned).to_vec()
     }
 
-    /// Sets the line from one end to another.
+    /// Sets the fate of the line from one end to another.
     pub(super) fn set(&self, (from, to): (usize, usize), line: LinkFate) {
         self.lines.ways[from][to].send_replace(line);
     }
@@ -150,7 +150,7 @@ impl Proxies {
 
 impl Drop for Proxies {
     fn drop(&mut self) {
-        // The thread is there until it is told.
+        // Fails only if the thread has ended already.
         let _ = self.end.take().map(|end| end.send(()));
         let _ = self.thread.take().map(JoinHandle::join);
     }
@@ -175,7 +175,7 @@ async fn accept(front: Front, lines: Arc<Lines>) {
     }
 }
 
-/// Passes a connection on, to its end.
+/// Passes a connection on to its end.
 async fn pass_on(stream: TcpStream, port: u16, (from, end, to): (Option<usize>, usize, SocketAddr), lines: Arc<Lines>) {
     let mut from = from;
     for _ in 0..TRIES {
@@ -204,12 +204,12 @@ async fn pass_on(stream: TcpStream, port: u16, (from, end, to): (Option<usize>, 
         passed
     };
     if both.await.is_err() {
-        // Whoever is at the other end is told at once, and not as of an end in order.
+        // The other end gets a reset at once, not an orderly end.
         let _ = stream.set_zero_linger();
     }
 }
 
-/// Passes on what is said one way, until that ends or fails.
+/// Passes on the bytes of one direction until it ends or fails.
 async fn pump(from: &TcpStream, to: &TcpStream, way: &mut watch::Receiver<LinkFate>) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -219,7 +219,7 @@ async fn pump(from: &TcpStream, to: &TcpStream, way: &mut watch::Receiver<LinkFa
             Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         };
-        // Also an end is not heard of over a line that is held.
+        // A held line also holds the end of the connection.
         open(way).await;
         if count == 0 {
             return Ok(());
@@ -236,7 +236,7 @@ async fn pump(from: &TcpStream, to: &TcpStream, way: &mut watch::Receiver<LinkFa
     }
 }
 
-/// Waits while it is held.
+/// Waits while the line is held.
 async fn open(way: &mut watch::Receiver<LinkFate>) {
     becomes(way, |line| line != LinkFate::Held).await;
 }
@@ -249,11 +249,11 @@ async fn reset((mut there, mut back): (watch::Receiver<LinkFate>, watch::Receive
 }
 
 async fn becomes(way: &mut watch::Receiver<LinkFate>, is_it: impl Fn(LinkFate) -> bool) {
-    // Whoever sets it is there as long as the connection.
+    // The sender exists as long as the connection.
     let _ = way.wait_for(|line| is_it(*line)).await;
 }
 
-/// The number of the node that has a connection from this port of 127.0.0.1; `None`: it is not there yet, or not any more.
+/// Returns the number of the node that has a connection from this port of 127.0.0.1, or `None` if no node has it.
 fn node_with(port: u16) -> Option<usize> {
     let sockets = fs::read_to_string("/proc/net/tcp").ok()?;
     let inode = inode_of(&sockets, port)?;
@@ -277,7 +277,7 @@ fn node_with(port: u16) -> Option<usize> {
     None
 }
 
-/// Returns the inode of the socket at a port of 127.0.0.1 that is connected to one, in the kernel's table of all.
+/// Returns the inode of the connected socket at a port of 127.0.0.1, from the kernel's table.
 fn inode_of(sockets: &str, port: u16) -> Option<&str> {
     const ESTABLISHED: &str = "01";
     let local = format!("0100007F:{port:04X}");
@@ -287,7 +287,7 @@ fn inode_of(sockets: &str, port: u16) -> Option<&str> {
     })
 }
 
-/// Returns the node by the name it was started with.
+/// Returns the node's number from its command line.
 fn node_of(command: &[u8]) -> Option<usize> {
     let mut words = command.split(|byte| *byte == 0).skip_while(|word| word != b"--name");
     let name = std::str::from_utf8(words.nth(1)?).ok()?;

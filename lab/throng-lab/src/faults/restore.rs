@@ -1,4 +1,4 @@
-//! A backup that follows the service, restored at moments chosen at random and held against what was there up to them.
+//! A backup that follows the service, restored at random moments and compared with the history up to them.
 
 use super::{
     check::{self, Findings},
@@ -17,18 +17,18 @@ use throng::journal::Position;
 
 use crate::service::{Launch, program};
 
-/// Restores of one backup at a commit, and as many at a time.
+/// The restores of one backup at a commit, and as many at a time.
 const RESTORES: usize = 3;
 
 /// A backup that has ended.
 pub(super) struct Backup {
     directory: PathBuf,
-    /// The moment at which it was told to end; it took everything that was there then.
+    /// The moment when it was told to end. The backup has everything from before.
     told_to_end: u64,
 }
 
 impl Run<'_> {
-    /// Follows the service, which is killed meanwhile.
+    /// Starts a backup that follows the service, and kills the service meanwhile.
     pub(super) fn restore(&mut self) -> anyhow::Result<Outage> {
         let directory = self.directory.join("backup");
         let mut command = program("registration")?;
@@ -67,7 +67,7 @@ impl Backup {
         all.sort_by_key(|event| event.position);
         let is_before = |operation: &&Operation| operation.answered.is_some_and(|at| at < self.told_to_end);
         let changes = operations.iter().filter(|operation| operation.is_acknowledged_change());
-        // At least so many events are in the backup, and they are the first ones.
+        // The backup has at least this many events, and they are the first ones.
         let certain = &all[..changes.filter(is_before).count().min(all.len())];
         for _ in 0..RESTORES {
             let Some(event) = random.choice(certain) else { break };
@@ -83,7 +83,7 @@ impl Backup {
         Ok(findings)
     }
 
-    /// Everything acknowledged before the backup was told to end is in it.
+    /// Checks that the backup has everything acknowledged before it was told to end.
     fn check_whole(&self, launch: &Launch, operations: &[Operation]) -> anyhow::Result<Findings> {
         let restored = self.restored(launch, None)?;
         let known: Vec<Operation> = operations
@@ -128,7 +128,7 @@ impl Backup {
         Ok(())
     }
 
-    /// Returns the account of a service that is started from a restore.
+    /// Returns the histories of a service that is started on a restored journal.
     fn restored(&self, launch: &Launch, at: Option<&str>) -> anyhow::Result<Vec<History>> {
         let target = self.directory.with_file_name("restored");
         let restored = restore(&self.directory, &target, at).and_then(|()| {

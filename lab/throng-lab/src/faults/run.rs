@@ -1,4 +1,4 @@
-//! A run: a service on a journal of its own under load, one fault, and then the truth.
+//! A run: a service on a journal of its own, with load and one fault. At the end the history is checked.
 
 use super::{
     attacks,
@@ -33,25 +33,25 @@ use crate::{
     service::{Launch, Service, end_of, program},
 };
 
-/// A waiting for something that the engine does by itself looks so often.
+/// The pause between two checks of a condition that the engine brings about by itself.
 const PAUSE: Duration = Duration::from_millis(2);
-/// The time in which the leases of nodes that ended are over, also on a machine that others keep busy.
+/// The time after which the leases of ended nodes are over, even on a busy machine.
 const LEASES: Duration = Duration::from_secs(15);
-/// The memory a service is given.
+/// The memory limit of a service.
 pub(super) const MEMORY_MEGABYTES: u64 = 64;
 const DISK_MEGABYTES: u64 = 192;
-/// The free bytes of a disk that is to be filled up: few, so that the service has not reserved much when it is full, and much comes free
+/// The free bytes of a disk that is to be filled up. They are few, so that the service has reserved little when the disk is full, and much comes free
 /// when there is room again.
 const LEFT_BYTES: u64 = 56 << 20;
 const POSTGRES_DISK_MEGABYTES: u64 = 320;
-/// Used keys that are asked again, and for other commands.
+/// The used keys that are repeated. The next constant is the number of those that are used for other commands.
 const ASKED_AGAIN: usize = 200;
 const ASKED_OTHERWISE: usize = 20;
 
 /// A section that nobody changes.
 pub(super) const IDLE: &str = "idle";
 
-/// The common setting of all runs.
+/// The common settings of all runs.
 pub(super) struct Setting<'a> {
     pub(super) scratch: &'a Path,
     pub(super) clients: u32,
@@ -59,18 +59,17 @@ pub(super) struct Setting<'a> {
     pub(super) seed: u64,
 }
 
-/// The moment from which the service counts as gone.
+/// The definition of an outage, from a moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outage {
-    /// Until a change is acknowledged that was asked for after this moment, when what was wrong was over.
+    /// The outage ends when a change is acknowledged that was sent after this moment. The fault was over then.
     Since(u64),
-    /// The longest time without an acknowledged change after this moment.
+    /// The outage is the longest time without an acknowledged change after this moment.
     Within(u64),
-    /// Until in each section a change is acknowledged that was asked for after this moment.
+    /// The outage ends when each section has acknowledged a change that was sent after this moment.
     Each(u64),
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) acknowledged: u64,
@@ -84,7 +83,7 @@ pub(super) struct Run<'a> {
     pub(super) launch: Launch,
     /// The service; `None` while it is down.
     pub(super) service: Option<Service>,
-    /// The nodes of a cluster, in its stead.
+    /// The nodes of a cluster. Then there is no single service.
     pub(super) members: Vec<Member>,
     pub(super) load: Load,
     pub(super) findings: Findings,
@@ -116,7 +115,7 @@ pub(super) fn make(kind: Kind, setting: &Setting, postgres: Option<&mut Postgres
         (Ground::Proxies, Some(server)) => Some(Network::Proxies(Proxies::start(server.port())?)),
         _ => None,
     };
-    // Gone before the disk it stands on, and the network it listens in.
+    // Dropped before the disk it stands on and the network it listens in.
     let mut own_server = match (&disk, &network, kind.ground()) {
         (Some(disk), _, Ground::SmallPostgres) => Some(small_server(disk, kind, &directory)?),
         (_, Some(Network::Namespaces(own)), _) => Some(Postgres::start(PostgresOptions {
@@ -206,7 +205,7 @@ fn begin<'a>(
         None => Member::first_address(&members)?,
     };
     open_sections(address)?;
-    // Longer names where a disk is to be filled.
+    // Names are longer if a disk is to be filled.
     let name_bytes = if disk.is_some() && kind != Kind::Power { 200 } else { 0 };
     let run = Run {
         random: fastrand::Rng::with_seed(setting.seed),
@@ -289,7 +288,7 @@ impl Run<'_> {
             None => Member::end_all_but_one(members)?,
         };
         let mut again = check::check(&operations, &history::fetch(service.address)?);
-        // Whatever was only in memory is gone now.
+        // The kill loses everything that was only in memory.
         service.kill();
         let service = launch.start()?;
         let histories = history::fetch(service.address)?;
@@ -312,7 +311,7 @@ impl Run<'_> {
         })
     }
 
-    /// Opens new sections where not even the sections are left: the clients go on with them, and the checker tells.
+    /// Opens the sections anew if even they are lost. The clients continue with them, and the checker reports the loss.
     fn open_what_is_lost(&self) -> anyhow::Result<()> {
         let Some(service) = &self.service else { return Ok(()) };
         let first = Connection::open(service.address, ANSWER_WAIT)?.ask(&http_client::get("/api/section/S0"));
@@ -322,7 +321,7 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the load go on for so many milliseconds.
+    /// Lets the load continue for a random time in this range.
     pub(super) fn go_on(&mut self, milliseconds: std::ops::Range<u64>) {
         thread::sleep(Duration::from_millis(self.random.u64(milliseconds)));
     }
@@ -331,7 +330,7 @@ impl Run<'_> {
         self.load.shared.now()
     }
 
-    /// Waits for something that has to come without a person.
+    /// Waits for a condition that must come true without a person.
     pub(super) fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) -> anyhow::Result<()> {
         let begun = Instant::now();
         while !holds(self) {
@@ -357,12 +356,12 @@ impl Run<'_> {
         }
     }
 
-    /// Starts it anew; the clients are told where it is.
+    /// Starts the service again and tells the clients its address.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         let begun = Instant::now();
         let service = loop {
             match self.launch.start() {
-                // The lease of a node that could not give it back runs out first.
+                // A node could not release its lease. It runs out first.
                 Err(error) if error.to_string().contains("serves this journal") && begun.elapsed() < LEASES => {
                     thread::sleep(PAUSE);
                 }
@@ -380,7 +379,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns the time in which nothing was acknowledged.
+/// Returns the duration of an outage.
 pub(super) fn recovery(outage: Outage, operations: &[Operation]) -> Option<Duration> {
     let acknowledged = operations.iter().filter(|operation| operation.is_acknowledged_change());
     let nanos = match outage {
@@ -407,7 +406,7 @@ pub(super) fn recovery(outage: Outage, operations: &[Operation]) -> Option<Durat
     Some(Duration::from_nanos(nanos))
 }
 
-/// A used key gets the answer it got, byte for byte; another command under it is refused.
+/// Checks that a used key gets its first answer again, byte for byte, and that another command under this key is refused.
 pub(super) fn ask_again(
     operations: &[Operation],
     service: &Service,
@@ -449,7 +448,7 @@ pub(super) fn ask_again(
     Ok(())
 }
 
-/// `throng journal verify` finds the journal sound.
+/// Checks that `throng journal verify` finds the journal sound.
 pub(super) fn verify(launch: &Launch, findings: &mut Findings) -> anyhow::Result<()> {
     if launch.arguments.iter().any(|argument| argument == "memory") {
         return Ok(());

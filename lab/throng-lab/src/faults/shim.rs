@@ -1,4 +1,4 @@
-//! I/O errors: a shared object that the C compiler makes of `shim.c` and the service is started with.
+//! I/O errors by a shared object that is loaded into the service. The C compiler makes it from `shim.c`.
 
 use anyhow::{Context as _, ensure};
 use std::{
@@ -10,18 +10,18 @@ use std::{
 
 const SOURCE: &str = include_str!("shim.c");
 
-/// The errors, as `shim.c` counts them.
+/// The codes of errors in `shim.c`.
 const EIO: u32 = 1;
 const ENOSPC: u32 = 2;
 const SHORT: u32 = 4;
 
-/// Why there can be none on this machine.
+/// Returns the reason if this machine cannot have it.
 pub(super) fn unavailable() -> Option<String> {
     let is_there = Command::new("cc").arg("--version").output().is_ok();
     (!is_there).then(|| "needs cc, the C compiler, which makes what is preloaded".into())
 }
 
-/// Errors in a thousand calls.
+/// The number of errors in a thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rates {
     pub(super) log: u32,
@@ -54,7 +54,7 @@ impl Shim {
         Ok(Self { object, control, file })
     }
 
-    /// Returns the environment in which the service is started.
+    /// Returns the environment for starting the service.
     pub(super) fn environment(&self) -> anyhow::Result<Vec<(String, String)>> {
         let whole = |path: &Path| anyhow::Ok(fs::canonicalize(path)?.display().to_string());
         Ok(vec![

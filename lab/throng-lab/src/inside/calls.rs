@@ -1,5 +1,5 @@
-//! Calls that wait for a provider which never answers: the memory of the process, the more of them there are. Calls that are answered at once: the
-//! processor's time of one, beside a plain command's.
+//! Calls that wait for a provider which never answers: the memory of the process for a growing number of them. Also calls that are answered at once:
+//! the CPU time of one, compared with that of a plain command.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -16,9 +16,9 @@ use throng_testing::fixtures::Never;
 
 use crate::{Common, cpu::cpu_time, entities::resident_bytes, fill, table::Table, units::count};
 
-/// Calls of one command.
+/// The calls that one command makes.
 const AT_ONCE: u32 = 50;
-/// Commands that wait for their answers at a time.
+/// The number of commands that wait for their answers at a time.
 const AT_A_TIME: usize = 64;
 const STEPS: u32 = 10;
 
@@ -33,7 +33,7 @@ pub(crate) struct CallsArguments {
     /// Calls that are answered at once, and as many plain commands; each is measured in three rounds.
     #[arg(long, default_value_t = 20_000)]
     answered: u32,
-    /// MiB the entities may take, as a service's `--memory`.
+    /// MiB that the entities may use, like a service's `--memory`.
     #[arg(long, default_value_t = 32)]
     memory: usize,
 }
@@ -41,23 +41,23 @@ pub(crate) struct CallsArguments {
 #[derive(Debug, Serialize)]
 struct Line {
     calls: u32,
-    /// Growth of the process since its start.
+    /// The growth of the process since its start.
     resident_mib: f64,
-    /// Bytes of entities, timers and keys in memory, as the engine counts them.
+    /// The memory of entities, timers and keys, as the engine counts it.
     counted_mib: f64,
     entities_in_memory: u64,
     calls_per_s: f64,
 }
 
-/// The processor's time, in microseconds: the least of three rounds.
+/// The CPU time in microseconds, the minimum of three rounds.
 #[derive(Debug, Serialize)]
 struct Cpu {
     command_us: f64,
-    /// A command with a call, to the outcome that the entity has heard.
+    /// The time of a command with a call, up to the outcome that the entity receives.
     call_us: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(crate) fn run(arguments: &CallsArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -179,7 +179,7 @@ fn text(lines: &[Line]) -> String {
     table.text()
 }
 
-/// An entity that makes calls, and hears of none.
+/// An entity that makes calls and gets no outcome.
 #[derive(Default, Serialize, Deserialize)]
 struct Caller {}
 
@@ -234,7 +234,7 @@ impl<W: Outside<Answer = u64, Failure = u64>> OnCallOutcome<W> for Caller {
     }
 }
 
-/// Commands that were heard since the start: plain ones, and outcomes.
+/// The commands received since the start: plain ones, and outcomes.
 static HEARD: AtomicU32 = AtomicU32::new(0);
 
 /// A provider that answers at once.

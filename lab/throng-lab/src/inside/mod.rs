@@ -1,4 +1,4 @@
-//! Work from inside: what much of it takes with the credit of an entity and without, and how soon an entity that multiplies is stopped.
+//! Work between entities: its time with and without the credit of an entity, and how soon an entity that multiplies is stopped.
 
 pub(crate) mod calls;
 mod multiply;
@@ -14,7 +14,7 @@ use super::{Common, table::Table};
 use crate::units::count;
 pub(crate) use player::{begin, with_players};
 
-/// Tells how to measure.
+/// The options of the measurement.
 #[derive(Debug, Args)]
 pub(super) struct InsideArguments {
     #[command(flatten)]
@@ -40,7 +40,7 @@ struct Figures {
     multiply: Vec<multiply::MultiplyRow>,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &InsideArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let is_asked = |name: &str| arguments.only.iter().any(|asked| asked == name);

@@ -1,4 +1,4 @@
-//! Entities that multiply: the engine stops them, and others hardly notice.
+//! Entities that multiply. The engine stops them, and other entities hardly notice.
 
 use anyhow::{Context as _, ensure};
 use serde::Serialize;
@@ -24,11 +24,11 @@ use crate::{
     pico_requests::{self, event},
 };
 
-/// The time for which others are measured before.
+/// The time for which the other entities are measured beforehand.
 const BEFORE: Duration = Duration::from_secs(5);
-/// An entity that is not stopped after this long never is.
+/// The time after which an entity counts as never stopped.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Others are asked this often by one client.
+/// The period of one client's commands to other entities.
 const EVERY: Duration = Duration::from_millis(2);
 
 const RULESET: &str = r#"ruleset bench_multiply {
@@ -41,7 +41,7 @@ const RULESET: &str = r#"ruleset bench_multiply {
   }
 }"#;
 
-/// Names the thing that multiplies.
+/// The kind of multiplication.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sort {
     Messages,
@@ -72,13 +72,13 @@ impl Sort {
 #[derive(Debug, Serialize)]
 pub(super) struct MultiplyRow {
     pub(super) sort: &'static str,
-    /// The time from its first command to its quarantine.
+    /// The time from its first command to its quarantine; `None` if it was not stopped.
     pub(super) stopped_s: Option<f64>,
     pub(super) commits: u64,
     pub(super) journal_mb: f64,
-    /// A command of another entity, alone on the service.
+    /// The latency of a command to another entity that is alone on the service.
     pub(super) p99_before_ms: f64,
-    /// The same from the first command of the one that multiplies to its quarantine.
+    /// The latency of such a command while the other entity multiplies, up to its quarantine.
     pub(super) p99_ms: f64,
     pub(super) longest_ms: f64,
 }
@@ -114,7 +114,7 @@ pub(super) fn measure(sort: Sort, scratch: &Path) -> anyhow::Result<MultiplyRow>
             .map_err(|_| anyhow::anyhow!("the others' client panicked"));
         anyhow::Ok((stopped?, meanwhile??))
     })?;
-    // What was on its way is over, too.
+    // Work in flight ends within this time.
     thread::sleep(Duration::from_secs(1));
     let metrics = service.engine.metrics();
     let line = MultiplyRow {
@@ -154,9 +154,9 @@ fn start(app: App, scratch: &Path) -> anyhow::Result<Service> {
     Service::start(app, &settings)
 }
 
-/// The requests to the one that multiplies and to the others.
+/// The requests to the entity that multiplies and to the others.
 struct Asked {
-    /// The channels of picos that multiply.
+    /// The channels of the picos that multiply.
     channels: Vec<String>,
     /// A request to another entity.
     others: Vec<u8>,
@@ -219,7 +219,7 @@ impl Asked {
     }
 }
 
-/// When the engine has stopped an entity; nothing if it does not.
+/// Returns the time when the engine has stopped an entity, or `None` if it does not.
 fn until_stopped(service: &Service, begun: Instant) -> anyhow::Result<Option<Duration>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     while begun.elapsed() < PATIENCE {
@@ -231,14 +231,14 @@ fn until_stopped(service: &Service, begun: Instant) -> anyhow::Result<Option<Dur
     Ok(None)
 }
 
-/// Asks again and again until it is over; the milliseconds of each answer, sorted.
+/// Repeats a request until `is_over`, and returns the sorted milliseconds of the answers.
 fn waits(address: SocketAddr, request: &[u8], is_over: impl Fn(Duration) -> bool) -> anyhow::Result<Vec<f64>> {
     let mut connection = Connection::open(address, ANSWER_WAIT)?;
     let mut waits = Vec::new();
     let begun = Instant::now();
     while waits.is_empty() || !is_over(begun.elapsed()) {
         let asked = Instant::now();
-        // A refusal is an answer, too: it is told at once, and counted as the wait it is.
+        // A refusal is an answer, too. It comes at once and is counted like any other.
         connection.ask(request)?;
         waits.push(asked.elapsed().as_secs_f64() * 1e3);
         thread::sleep(EVERY.saturating_sub(asked.elapsed()));

@@ -1,4 +1,4 @@
-//! Entities that have each other do something: work from inside, beside which a service is measured.
+//! Entities that cause each other's work. A service is measured beside this work.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use std::{
 use throng::{Builder, Engine, model::*};
 use throng_testing::fixtures::Never;
 
-/// The decisions of all players of this process that were caused from inside.
+/// The decisions of all players of this process that other entities or timers caused.
 static DECISIONS: AtomicU64 = AtomicU64::new(0);
 
-/// The number of such decisions so far.
+/// Returns the number of these decisions so far.
 pub(super) fn decisions() -> u64 {
     DECISIONS.load(Ordering::Relaxed)
 }
@@ -25,20 +25,20 @@ pub(super) struct Player {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(super) enum Play {
-    /// Sends the same back, for ever.
+    /// Sends the same message back, for ever.
     Hit {
         other: String,
     },
-    /// Sends the same back, so many times.
+    /// Sends the same message back, this many times.
     Volley {
         other: String,
         left: u32,
     },
-    /// Sends the same to the next player of a chain.
+    /// Sends the same message to the next player of a chain.
     Pass {
         left: u32,
     },
-    /// Sends a note to each of so many players.
+    /// Sends a note to each of this many players.
     FanOut {
         to: u32,
     },
@@ -47,11 +47,11 @@ pub(super) enum Play {
     Save {
         at: Timestamp,
     },
-    /// Sends the same back, twice.
+    /// Sends the same message back twice.
     Divide {
         other: String,
     },
-    /// Sets two timers that do the same at once.
+    /// Sets two timers that at once do the same.
     Alarm {},
 }
 
@@ -91,7 +91,7 @@ impl Entity for Player {
                 (0..2).for_each(|_| turn.send::<Self>(other.clone(), Play::Divide { other: own.clone() }));
             }
             Play::Alarm {} => {
-                // A name that is not taken: the number of events so far is in it.
+                // The name is unused, because it contains the number of events so far.
                 for half in ["a", "b"] {
                     let at = turn.now().after(Duration::ZERO);
                     turn.remind(format!("{half}{}", self.hits), at, None, Play::Alarm {});
@@ -106,12 +106,12 @@ impl Entity for Player {
     }
 }
 
-/// Adds the kind.
+/// Adds the kind of players to an engine.
 pub(crate) fn with_players(builder: Builder) -> Builder {
     builder.with::<Player>()
 }
 
-/// Has so many messages go back and forth, each between two entities of its own.
+/// Starts this many messages that go back and forth, each between two entities of its own.
 pub(crate) async fn begin(engine: &Engine, messages: u32) -> anyhow::Result<()> {
     for message in 0..messages {
         let other = format!("{message}-b");

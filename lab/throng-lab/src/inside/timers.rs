@@ -1,4 +1,4 @@
-//! Accounts whose timers wait: what the start and the accounts in use take beside many of them.
+//! Accounts with waiting timers: the cost of many of them for the start and for the accounts in use.
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{Common, entities::resident_bytes, median, table::Table, units::count, yardstick};
 
-/// When the timers are due: long after the measurement.
+/// The delay of the timers, long after the measurement.
 const DUE: Duration = Duration::from_secs(86_400);
-/// Commands that wait for their answers at a time.
+/// The number of commands that wait for their answers at a time.
 const AT_A_TIME: usize = 256;
 
 /// The measurement of timers.
@@ -33,7 +33,7 @@ pub(crate) struct TimersArguments {
     /// Accounts that are used, and the accounts of the service to compare with.
     #[arg(long, default_value_t = 1_024)]
     used: u32,
-    /// MiB the entities may take, as a service's `--memory`.
+    /// MiB that the entities may use, like a service's `--memory`.
     #[arg(long, default_value_t = 64)]
     memory: usize,
     /// Commands to the accounts in use, each round.
@@ -43,12 +43,12 @@ pub(crate) struct TimersArguments {
     rounds: usize,
 }
 
-/// A process of the measurement.
+/// The arguments of one process of the measurement.
 #[derive(Debug, Args)]
 pub(crate) struct ServiceArguments {
     #[arg(long)]
     data: PathBuf,
-    /// Makes so many accounts first, each with a timer, and ends.
+    /// Make this many accounts, each with a timer, and end.
     #[arg(long)]
     make: Option<u32>,
     #[arg(long, default_value_t = 1_024)]
@@ -75,7 +75,7 @@ struct Line {
     resident_mib: f64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(crate) fn run(arguments: &TimersArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let sizes = [arguments.used, arguments.accounts];
@@ -135,7 +135,7 @@ fn text(lines: &[Line], ratio: f64) -> String {
     )
 }
 
-/// Runs such a process and returns its output.
+/// Runs a process of the measurement and returns its output.
 fn service(data: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let told = yardstick("timers")?
         .arg("--data")

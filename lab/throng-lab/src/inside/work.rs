@@ -1,4 +1,4 @@
-//! Work that is no harm: it ends, and nobody is stopped.
+//! Harmless work: it ends, and no entity is stopped.
 
 use anyhow::{Context as _, ensure};
 use serde::Serialize;
@@ -13,11 +13,10 @@ use crate::median;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(1);
-/// Accounts that are made at least, and together.
+/// The least rate at which accounts are made. The next constant is the number made together.
 const ACCOUNTS_A_SECOND: u64 = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
 const AT_A_TIME: usize = 1_000;
 
-/// A sort of work.
 pub(super) struct Sort {
     pub(super) name: &'static str,
     decisions: fn(u32) -> u64,
@@ -47,9 +46,9 @@ pub(super) struct WorkRow {
     pub(super) work: &'static str,
     pub(super) decisions: u64,
     pub(super) seconds: f64,
-    /// The same where memory holds so many messages that no entity comes near its credit.
+    /// The seconds with so much memory for messages that no entity comes near its credit.
     pub(super) seconds_without: f64,
-    /// The median of the rounds' own ratios.
+    /// The median of the ratios of the rounds.
     pub(super) ratio: f64,
     pub(super) quarantined: usize,
 }
@@ -66,7 +65,7 @@ impl Sort {
                 quarantined += stopped;
                 anyhow::Ok(seconds)
             };
-            // Whoever comes second finds a disk at work.
+            // The second measurement finds a busy disk, so the order alternates.
             took.push(match round % 2 {
                 0 => {
                     let with = one(true)?;
@@ -88,7 +87,7 @@ impl Sort {
         })
     }
 
-    /// Seconds until all is done, and how many entities were stopped.
+    /// Returns the seconds until all is done, and the number of stopped entities.
     fn once(&self, data: &Path, has_credit: bool, accounts: u32) -> anyhow::Result<(f64, usize)> {
         let (log, store) = throng_log::open_embedded(data, throng_log::Options::default())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -117,7 +116,7 @@ impl Sort {
         })
     }
 
-    /// When the work begins, and how many decisions there are of all players once it is done.
+    /// Returns the beginning of the work, and the number of decisions of all players at its end.
     async fn begin(&self, engine: &Engine, accounts: u32) -> anyhow::Result<(Instant, u64)> {
         let player = engine.entity::<Player>("first");
         let (begun, before) = (Instant::now(), player::decisions());
@@ -152,7 +151,7 @@ impl Sort {
     }
 }
 
-/// Makes accounts whose interest is due then.
+/// Makes accounts whose interest is due at this time.
 pub(super) async fn save(engine: &Engine, accounts: u32, at: Timestamp) -> anyhow::Result<()> {
     for first in (0..accounts).step_by(AT_A_TIME) {
         let asked = (first..accounts.min(first + AT_A_TIME as u32)).map(|number| {

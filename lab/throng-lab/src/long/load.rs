@@ -1,18 +1,18 @@
-//! Commands at a steady rate: tickets that are opened, worked on and closed, and a few counters.
+//! Commands at a steady rate: tickets that are opened, changed and closed, and a few counters.
 
 use std::{net::SocketAddr, time::Duration};
 use throng_load::{Next, Options, Outcome, Request, Shot, Source, Target, Verdict, run};
 
-/// Notes to a ticket before it is closed.
+/// The notes of a ticket before it is closed.
 const NOTES: u32 = 9;
 /// The share of commands that add to a counter: one in this many.
 const COUNTER_ONE_IN: u64 = 4;
 const COUNTERS: u64 = 50;
 const NOTE_BYTES: usize = 400;
-/// A command that finds no free ticket or connection for so long was due at a time when nobody could have sent it.
+/// The pause after which a command that found no free ticket is tried again. Its latency still counts from when it was due.
 const LANE_WAIT_NANOS: u64 = 1_000_000;
 
-/// An answered command: when it was sent, in milliseconds, and how long it took from when it was due, in microseconds.
+/// An answered command: its sending time in milliseconds, and its latency since it was due in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) sent_ms: u32,
@@ -23,11 +23,11 @@ pub(super) struct Sample {
 #[derive(Default)]
 pub(super) struct CommandOutcomes {
     pub(super) samples: Vec<Sample>,
-    /// When commands were answered otherwise than with 200, or not at all, in milliseconds; sent again.
+    /// The times in milliseconds of commands that failed or got another status than 200. They are sent again.
     pub(super) refused_ms: Vec<u32>,
 }
 
-/// A ticket being worked on: which, and its next step.
+/// A ticket in use and its next step.
 #[derive(Clone, Copy)]
 struct Lane {
     ticket: u64,
@@ -42,7 +42,7 @@ struct Commands {
     sent: u64,
     tickets: u64,
     lanes: Vec<Lane>,
-    /// Lanes that wait for no answer.
+    /// The lanes that do not wait for an answer.
     free: Vec<usize>,
     seen: CommandOutcomes,
 }
@@ -105,7 +105,7 @@ impl Source for Commands {
 
     fn answered(&mut self, tag: u64, outcome: &Outcome<'_>) -> Verdict {
         let sent_ms = (outcome.sent_nanos / 1_000_000) as u32;
-        // A ticket whose end was not answered the first time has ended.
+        // The first answer about a ticket's end may have been lost. The ticket has ended.
         let is_done = matches!(outcome.status(), 200 | 410);
         match is_done {
             true => self.seen.samples.push(Sample {
@@ -131,7 +131,7 @@ impl Source for Commands {
     }
 }
 
-/// Sends commands for so long.
+/// Sends commands for this time.
 pub(super) fn drive(
     address: SocketAddr,
     rate: u64,

@@ -1,4 +1,4 @@
-//! A long run: entities that end, history that goes, and whether memory, descriptors and disk stay as they are meanwhile.
+//! A long run: entities end, history is removed, and memory, descriptors and disk are checked for growth.
 
 mod load;
 pub(crate) mod tickets;
@@ -41,7 +41,7 @@ pub(super) struct LongArguments {
     /// Commands a second.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     rate: u64,
-    /// Connections, and tickets being worked on.
+    /// Connections, and tickets in use.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
     /// Seconds between checkpoints.
@@ -49,7 +49,7 @@ pub(super) struct LongArguments {
     checkpoint: u32,
 }
 
-/// `30m`, or as elsewhere.
+/// Parses `30m`, or a duration in another unit.
 fn time(text: &str) -> Result<Duration, String> {
     match text.strip_suffix('m').and_then(|minutes| minutes.parse().ok()) {
         Some(minutes) => Ok(Duration::from_mins(minutes)),
@@ -57,15 +57,15 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Rows of the table.
+/// The most rows of the table.
 const WINDOWS: u32 = 30;
 const WINDOW_MIN: Duration = Duration::from_secs(1);
-/// The events of a ticket that has ended are kept for this part of the run.
+/// The divisor of the run's time for which the events of an ended ticket are kept.
 const KEEP_PART: u32 = 6;
-/// Flat means that the last third of the run needs at most so much more than the middle one.
+/// The growth that counts as flat: the last third of the run may need at most this factor of the middle one.
 const GROWTH_MAX: f64 = 1.25;
 const DESCRIPTORS_MORE: u64 = 16;
-/// Commands beside a checkpoint may take at most so many times what others take.
+/// The most by which a checkpoint may multiply the time of commands.
 const CHECKPOINT_COST_MAX: f64 = 2.0;
 
 /// A part of the run.
@@ -103,7 +103,7 @@ struct Figures {
     verdicts: Verdicts,
 }
 
-/// Runs and prints.
+/// Runs the load and prints the figures.
 pub(super) fn run(arguments: &LongArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let mut all = Vec::new();
@@ -191,7 +191,7 @@ fn load_and_watch(
     })
 }
 
-/// Returns the address of its administration, as its log gives it.
+/// Returns the address of the service's administration from its log.
 fn admin(log: &PathBuf) -> anyhow::Result<std::net::SocketAddr> {
     let text = std::fs::read_to_string(log)?;
     let (_, after) = text
@@ -290,7 +290,7 @@ impl Window {
     }
 }
 
-/// Returns a quantile of sorted microseconds, in milliseconds; 0 of none.
+/// Returns a quantile of sorted microseconds in milliseconds, or 0 if there are none.
 fn part_ms(sorted: &[u32], part: f64) -> f64 {
     let last = sorted.len().saturating_sub(1) as f64;
     sorted

@@ -1,4 +1,4 @@
-//! The service of the long run: tickets that are worked on for a while and end, and counters that go on for ever.
+//! The service of the long run: tickets that get notes for a while and end, and counters that never end.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use throng_app::{
     model::{CommandAnswer, Entity, Event, Keep, Rejection, Turn},
 };
 
-/// Events kept of each counter.
+/// The number of events that are kept of each counter.
 const COUNTER_KEEPS: u64 = 100;
 
 pub(crate) fn app() -> App {
@@ -23,9 +23,9 @@ struct Ticket {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TicketCommand {
-    /// Opens the ticket, or adds to it.
+    /// Opens the ticket, or adds a note to it.
     Note {
-        /// The text to be remembered.
+        /// The text of the note.
         text: String,
     },
     /// Ends the ticket.
@@ -41,10 +41,10 @@ enum TicketEvent {
 
 impl Event for TicketEvent {}
 
-/// A ticket takes so many notes.
+/// The most notes of a ticket.
 const NOTES_MAX: u32 = 1_000;
 
-/// Why a ticket says no.
+/// The reason for which a ticket refuses a command.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 enum Refusal {
     Full,
@@ -64,7 +64,7 @@ impl Rejection for Refusal {
     }
 }
 
-/// The query for the number of texts.
+/// The query for the number of notes.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Count {
     count: u64,

@@ -1,4 +1,4 @@
-//! Looking at a service meanwhile: its memory, its descriptors, its disk, and when it made checkpoints.
+//! Observes a service during the run: its memory, its descriptors, its disk, and its checkpoints.
 
 use anyhow::Context as _;
 use std::{
@@ -18,7 +18,7 @@ use crate::http_client::{self, Connection, metric, metrics, told};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
-/// The disk that a journal takes.
+/// The disk space of a journal.
 pub(super) enum Disk<'a> {
     Directory(&'a Path),
     /// A schema of a database.
@@ -35,15 +35,15 @@ pub(super) struct Look {
     pub(super) resident_bytes: u64,
     pub(super) descriptors: u64,
     pub(super) disk_bytes: u64,
-    /// Records that were removed up to then.
+    /// The records removed so far.
     pub(super) pruned: u64,
 }
 
-/// All that was seen.
+/// All observations.
 #[derive(Default)]
 pub(super) struct Watched {
     pub(super) looks: Vec<Look>,
-    /// When checkpoints were made, in milliseconds.
+    /// The times of checkpoints, in milliseconds.
     pub(super) checkpoints: Vec<Range<u32>>,
 }
 
@@ -51,13 +51,13 @@ pub(super) struct Watch<'a> {
     pub(super) process: u32,
     pub(super) admin: SocketAddr,
     pub(super) disk: Disk<'a>,
-    /// The time between two looks, at which history is removed.
+    /// The time between two looks. History is removed at each.
     pub(super) every: Duration,
     pub(super) begun: Instant,
 }
 
 impl Watch<'_> {
-    /// Until it is over.
+    /// Observes the service until the run is over.
     pub(super) fn run(&self, is_over: &AtomicBool) -> anyhow::Result<Watched> {
         let mut watched = Watched::default();
         let mut connection = Connection::open(self.admin, ANSWER_WAIT)?;
@@ -78,7 +78,7 @@ impl Watch<'_> {
             if Instant::now() >= due {
                 due += self.every;
                 watched.looks.push(self.look(&text)?);
-                // More often than the engine would by itself, so that a short run sees it, too.
+                // History is removed more often than by the engine itself, so that a short run sees it, too.
                 told(&mut connection, &http_client::post("/admin/prune", None, "{}"))?;
             }
             thread::sleep(LOOK_EVERY);
@@ -102,7 +102,7 @@ impl Watch<'_> {
 }
 
 impl Disk<'_> {
-    /// Returns the bytes it takes, with those reserved ahead.
+    /// Returns the bytes in use, including those reserved ahead.
     fn bytes(&self) -> anyhow::Result<u64> {
         match self {
             Self::Directory(directory) => bytes_in(directory),
@@ -115,7 +115,7 @@ fn bytes_in(directory: &Path) -> anyhow::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {
-        // One that has just been removed takes nothing.
+        // A file that was just removed needs no space.
         let Ok(metadata) = entry?.metadata() else { continue };
         bytes += metadata.blocks() * 512;
     }

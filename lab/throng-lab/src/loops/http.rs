@@ -1,4 +1,4 @@
-//! Loops of a service that is a process of its own, behind the load generator's connections.
+//! Loops of a service in its own process, behind the load generator's connections.
 
 use anyhow::{Context as _, ensure};
 use std::{collections::BTreeMap, net::SocketAddr, path::Path, time::Duration};
@@ -32,7 +32,7 @@ impl Services {
             let process = EchoProcess::start(command, usize::from(loops))?;
             requests::open_sections(process.address())?;
             let mut students = Students::default();
-            // Once without being counted: memory is touched, the journal's first segment is made.
+            // This round is not counted. It touches the memory and makes the journal's first segment.
             requests::add_students(process.address(), 64, arguments.requests.div_ceil(10), &mut students)?;
             by_loops.insert(loops, Service { process, students });
         }
@@ -79,7 +79,7 @@ fn read_commits(address: SocketAddr) -> anyhow::Result<Commits> {
     Ok(Commits::read(&metrics(&mut connection)?))
 }
 
-/// CPU of a process' loops so far, in clock ticks, by their threads' names (proc(5), `task/*/stat`).
+/// Returns the CPU of a process' loops so far, in clock ticks, by the names of their threads (proc(5), `task/*/stat`).
 fn loops_ticks(process: u32) -> anyhow::Result<BTreeMap<String, u64>> {
     let mut ticks = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{process}/task"))? {
@@ -97,7 +97,7 @@ fn is_loop(name: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A thread's name, and `utime` + `stime` (fields 14 and 15; field 2 is the name, in parentheses).
+/// Returns a thread's name, and `utime` + `stime` (fields 14 and 15; field 2 is the name, in parentheses).
 fn thread_ticks(stat: &str) -> Option<(&str, u64)> {
     let (_, rest) = stat.split_once('(')?;
     let (name, fields) = rest.rsplit_once(") ")?;

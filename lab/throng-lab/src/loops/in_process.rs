@@ -17,7 +17,7 @@ use tokio::{runtime, task::LocalSet};
 use super::{Commits, Round, Subject};
 use crate::{cpu::cpu_time, requests::SECTIONS};
 
-/// An engine on a log whose syncs take so much longer.
+/// An engine on a log with delayed syncs.
 pub(super) struct InProcess {
     engine: Engine,
     runtime: runtime::Runtime,
@@ -34,7 +34,7 @@ impl InProcess {
         let (log, store) = throng_log::open_embedded(data, options)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let engine = runtime.block_on(async {
-            // Checkpoints would come in some rounds and not in others.
+            // Checkpoints are off, because only some rounds would have one.
             let builder = registration::kinds(Engine::builder()).options(Options {
                 checkpoint_every: Duration::from_secs(86_400),
                 checkpoint_bytes: u64::MAX,
@@ -128,7 +128,7 @@ struct Loop {
 }
 
 impl Loop {
-    /// Nanoseconds each command waited for its answer.
+    /// Runs the clients and returns the nanoseconds that each command waited for its answer.
     fn run(self, start: &Barrier) -> anyhow::Result<Vec<u64>> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let local = LocalSet::new();
@@ -150,7 +150,7 @@ impl Loop {
     }
 }
 
-/// Asks for the next as soon as it is answered.
+/// Sends the next command as soon as the last one is answered.
 async fn client(engine: Engine, students: Arc<AtomicU64>, until: Instant) -> anyhow::Result<Vec<u64>> {
     let mut waits = Vec::new();
     loop {

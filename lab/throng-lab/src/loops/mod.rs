@@ -1,5 +1,4 @@
-//! Several loops on one engine against one loop, in alternating rounds: what they answer together, how evenly, how long anybody
-//! waits, what it costs.
+//! Several loops on one engine against one loop, in alternating rounds: throughput, its distribution, the waits and the CPU.
 
 mod http;
 mod in_process;
@@ -16,13 +15,12 @@ use crate::{
 
 /// The measurement of event loops.
 ///
-/// In process each loop is a thread with its committer and its part of the clients, each of which asks for its next command as
-/// soon as it is answered: no client takes a core from a loop. Over HTTP the service is a process of its own, and the load
-/// generator takes a core beside its loops.
+/// In process, each loop is a thread with its committer and its part of the clients. Each client sends its next command as soon as the last one is
+/// answered, so no client takes a core from a loop. Over HTTP, the service is a process of its own, and the load generator takes a core in addition
+/// to the loops.
 ///
-/// The journal is the embedded log in the data directory; --sync-delay comes on top of each of its syncs. On a file
-/// system in memory (--data /dev/shm/throng) the delay is all there is. A sync that takes more than 250 µs leaves the loop's
-/// thread, up to four at once.
+/// The journal is the embedded log in the data directory. --sync-delay is added to each of its syncs. On a file system in memory (--data
+/// /dev/shm/throng) a sync takes only the delay. A sync that takes more than 250 µs leaves the loop's thread, up to four at once.
 #[derive(Debug, Args)]
 pub(crate) struct LoopsArguments {
     #[command(flatten)]
@@ -30,10 +28,10 @@ pub(crate) struct LoopsArguments {
     /// Numbers of loops; the others are compared with the first.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u16).range(1..=64))]
     loops: Vec<u16>,
-    /// Numbers of clients, all loops' together; over HTTP each is a connection.
+    /// Numbers of clients of all loops together. Over HTTP each is a connection.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "64", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: Vec<u32>,
-    /// The time by which each sync takes longer.
+    /// The time by which each sync is delayed.
     #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "0s,30us,100us,2ms", value_parser = units::duration)]
     sync_delay: Vec<Duration>,
     /// Alternating rounds; medians over them count.
@@ -67,7 +65,7 @@ impl Way {
     }
 }
 
-/// The figures of a round with this many loops.
+/// The figures of a round with one number of loops.
 #[derive(Debug, Default)]
 struct Round {
     answered_per_s: f64,
@@ -83,7 +81,7 @@ struct Round {
 }
 
 impl Round {
-    /// The least of the loops by the most.
+    /// Returns the minimum of the loops divided by the maximum.
     fn split(&self) -> f64 {
         let of = |which: fn(f64, f64) -> f64| self.by_loop.iter().copied().reduce(which).unwrap_or(f64::NAN);
         of(f64::min) / of(f64::max)
@@ -98,27 +96,27 @@ struct Line {
     clients: u32,
     loops: u16,
     answered_per_s: f64,
-    /// The answered commands, as a share of those of the first number of loops in the same round.
+    /// The answered commands, relative to those of the first number of loops in the same round.
     answered_ratio: f64,
-    /// The loop with the least by the one with the most: of commands answered in process, of CPU over HTTP.
+    /// The least of the loops relative to the greatest: of commands answered in process, of CPU over HTTP.
     split: f64,
     p50_us: f64,
     p99_us: f64,
-    /// The longest of all rounds.
+    /// The longest wait of all rounds.
     worst_us: f64,
-    /// The median of the rounds' worst by the first number of loops'.
+    /// The longest wait of a round relative to that of the first number of loops, the median of the rounds.
     worst_ratio: f64,
     cpu_us: f64,
     commits_per_s: f64,
     commit_us: f64,
 }
 
-/// A subject that is measured with several numbers of loops in turn.
+/// A service that is measured with several numbers of loops in turn.
 trait Subject {
     fn round(&mut self, loops: u16, clients: u32) -> anyhow::Result<Round>;
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(crate) fn run(arguments: &LoopsArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let mut lines = Vec::new();
@@ -143,7 +141,7 @@ pub(crate) fn run(arguments: &LoopsArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The numbers of loops in turn, the order turned round every other round.
+/// Measures the numbers of loops in turn. Every other round has the reverse order.
 fn measure(
     arguments: &LoopsArguments,
     way: Way,
@@ -226,7 +224,7 @@ fn text(lines: &[Line]) -> String {
            \n  answered in process, of CPU over HTTP; CPU: of the process that serves, a command (in process with its clients)\n"
 }
 
-/// The counts of the engine so far.
+/// The commits of the engine so far.
 #[derive(Clone, Copy)]
 struct Commits {
     count: f64,
@@ -241,7 +239,7 @@ impl Commits {
         }
     }
 
-    /// Returns the growth since then: commits a second, and microseconds each.
+    /// Returns the growth since `before`: commits a second, and the mean microseconds of a commit.
     fn since(self, before: Self, elapsed_s: f64) -> (f64, f64) {
         let count = self.count - before.count;
         (count / elapsed_s, (self.seconds - before.seconds) / count * 1e6)

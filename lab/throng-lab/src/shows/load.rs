@@ -1,4 +1,4 @@
-//! The requests of a measurement: reservations and cancellations of seats whose state the generator knows.
+//! The requests of a measurement: reservations and cancellations of seats. The generator knows the state of the seats.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,12 +8,12 @@ use std::{
 };
 use throng_load::{Arrivals, Closed, Next, Options, Outcome, Report, Request, Shot, Source, Target, Verdict, run};
 
-/// Seats of each show.
+/// The number of seats of each show.
 pub(super) const SEATS: u64 = 50;
-/// Attempts at a request that is refused: a cancellation may overtake its reservation.
+/// The most attempts of a refused request: a cancellation may overtake its reservation.
 const TRIES_MAX: u8 = 5;
 
-/// The id of a show by its number.
+/// Returns the id of a show by its number.
 fn show_id(number: u64) -> String {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
     format!(
@@ -24,7 +24,7 @@ fn show_id(number: u64) -> String {
     )
 }
 
-/// The reserved seats, as far as the answers say.
+/// The reserved seats, according to the answers.
 #[derive(Clone)]
 pub(super) struct Board(Arc<Mutex<Vec<bool>>>);
 
@@ -41,7 +41,7 @@ impl Board {
 /// Writes one request at a time.
 struct Writer {
     host: String,
-    /// Added to the shows' numbers.
+    /// The offset of the shows' numbers.
     first: u64,
     bytes: Vec<u8>,
 }
@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// Creates shows, each once.
+/// A load that creates each show once.
 struct Creation {
     writer: Writer,
     next: u64,
@@ -92,15 +92,15 @@ impl Source for Creation {
     }
 }
 
-/// Every connection changes the seats of its own, one after the other.
+/// A load in which every connection changes seats of its own, one after the other.
 struct ClosedLoop {
     writer: Writer,
     board: Board,
-    /// Seats the loop goes round in.
+    /// The number of seats that the loop uses in turn.
     seats: u64,
     slots: u64,
     free: Vec<u64>,
-    /// The progress of each slot.
+    /// The number of requests of each slot so far.
     rounds: Vec<u64>,
 }
 
@@ -127,15 +127,15 @@ impl Source for ClosedLoop {
     }
 }
 
-/// Independent users, each with one request, at a rate: group by group of shows, all seats of a group in a shuffled order,
-/// then again. A tenth of them may be for one show.
+/// Independent users at a rate, each with one request. The shows form groups that follow each other: all seats of a group in a shuffled order, then
+/// all of them again in another order. A tenth of the users may be for one show.
 struct Concurrent {
     writer: Writer,
     board: Board,
     arrivals: Arrivals,
     due: Option<u64>,
     group: Vec<u64>,
-    /// The next group, and how far the present one is, of both its rounds.
+    /// The index of the next group. The next field is the progress in the present one, through both of its rounds.
     next_group: u64,
     place: usize,
     group_shows: u64,
@@ -150,7 +150,7 @@ impl Concurrent {
     fn seat(&mut self) -> u64 {
         self.sent += 1;
         if self.hot && self.sent.is_multiple_of(10) {
-            // The last show is nobody else's.
+            // The last show gets no other requests.
             return self.shows * SEATS + self.sent / 10 % SEATS;
         }
         if self.place == 2 * self.group.len() {
@@ -205,7 +205,7 @@ impl Source for Concurrent {
                 *reserved = !*reserved;
                 Verdict::Success
             }
-            // On the hot show requests overtake each other; a refusal is an answer, too.
+            // On the hot show requests overtake each other, so a refusal is a regular answer.
             400 if self.hot && seat >= self.shows * SEATS => Verdict::Success,
             400 if tries < TRIES_MAX => {
                 self.retries.push_back((seat, outcome.intended_nanos, tries));
@@ -223,12 +223,12 @@ impl Source for Concurrent {
     }
 }
 
-/// Users at a rate, each of whom creates a show and reserves its seats one after the other: 51 requests.
+/// Users at a rate. Each creates a show and reserves its seats one after the other, with 51 requests.
 struct Serial {
     writer: Writer,
     arrivals: Arrivals,
     due: Option<u64>,
-    /// Requests of a user that are to be sent: show, seat plus one (0 creates it), since when.
+    /// The requests that can be sent: the show, the seat plus one (0 creates the show), and since when.
     ready: VecDeque<(u64, u64, u64)>,
     under_way: HashMap<u64, u64>,
     next_show: u64,
@@ -276,9 +276,9 @@ impl Source for Serial {
 /// The load: requests and their target.
 pub(super) struct Load {
     pub(super) address: SocketAddr,
-    /// Added to the shows' numbers.
+    /// The offset of the shows' numbers.
     pub(super) first: u64,
-    /// Shows that are reserved from.
+    /// The number of shows that are used.
     pub(super) shows: u64,
     pub(super) board: Board,
 }
@@ -302,14 +302,14 @@ impl Load {
         Ok(report)
     }
 
-    /// Returns the report of requests for a show.
+    /// Asks for a show repeatedly and returns the report.
     pub(super) fn look(&self, show: u64) -> anyhow::Result<Report> {
         let path = format!("/shows/{}", show_id(self.first + show));
         let request = Request::get(&self.address.to_string(), &path);
         self.drive(1, None, Closed::new(request, 1))
     }
 
-    /// A closed loop over the seats of so many shows from the first, for so long.
+    /// Runs a closed loop over the seats of this many shows from the first, for this time.
     pub(super) fn closed(&self, connections: usize, shows: u64, duration: Duration) -> anyhow::Result<Report> {
         let slots = (connections as u64).min(shows * SEATS);
         let source = ClosedLoop {
@@ -323,7 +323,7 @@ impl Load {
         self.drive(connections, Some(duration), source)
     }
 
-    /// Reservations and cancellations at a rate.
+    /// Sends reservations and cancellations at a rate.
     pub(super) fn concurrent(&self, rate: f64, duration: Duration, hot: bool) -> anyhow::Result<Report> {
         let mut arrivals = Arrivals::constant(rate, duration.as_secs_f64());
         let source = Concurrent {
@@ -334,7 +334,7 @@ impl Load {
             group: Vec::new(),
             next_group: 0,
             place: 0,
-            // Five shows for 1,000 requests a second, as the original load has it.
+            // The original load has five shows for 1,000 requests a second.
             group_shows: ((rate / 200.0) as u64).clamp(5, self.shows - 1),
             shows: self.shows - 1,
             hot,
@@ -345,7 +345,7 @@ impl Load {
         self.drive(512, Some(duration + Duration::from_secs(2)), source)
     }
 
-    /// Users at a rate of requests, each with a show of its own; their shows are numbered from `first` on.
+    /// Sends the requests of users at a rate. Each has a show of its own, numbered from `first`.
     pub(super) fn serial(&self, rate: f64, duration: Duration, first: u64) -> anyhow::Result<Report> {
         let mut arrivals = Arrivals::constant(rate / (SEATS + 1) as f64, duration.as_secs_f64());
         let source = Serial {

@@ -1,5 +1,5 @@
-//! Seat reservations over HTTP on a journal: the highest rates that keep p99 below 20 ms, closed loops, a hot show, one show
-//! alone, a cold start. With two journals, the second's figures by the first's, from the same run.
+//! Seat reservations over HTTP on a journal: the highest rates with a p99 below 20 ms, closed loops, a hot show, one show alone, a cold start. With
+//! two journals, the second's figures are shown relative to the first's, from the same run.
 
 mod load;
 
@@ -21,9 +21,9 @@ use super::{Common, Scratch, median, table::Table, yardstick};
 use crate::units;
 use load::{Board, Load};
 
-/// Response time that 99 of 100 requests keep.
+/// The limit of p99 for the response time.
 const P99: Duration = Duration::from_millis(20);
-/// Runs without and with a hot show.
+/// The number of rounds without and with a hot show.
 const HOT_ROUNDS: usize = 5;
 
 /// The measurement of shows.
@@ -31,8 +31,8 @@ const HOT_ROUNDS: usize = 5;
 pub(super) struct ShowsArguments {
     #[command(flatten)]
     common: Common,
-    /// Journals to measure, file:DIR or postgres://…; the first is what the others are held against. An embedded one in a
-    /// new directory, unless said otherwise. What is measured leaves shows behind in a journal that is named.
+    /// Journals to measure, file:DIR or postgres://…; the others are compared with the first. The default is an embedded one in a new directory. The
+    /// measurement leaves shows behind in a named journal.
     #[arg(long, value_name = "PLACE", value_delimiter = ' ')]
     journal: Vec<String>,
     /// The parts that are measured: open, closed, hot, one, cold.
@@ -41,7 +41,7 @@ pub(super) struct ShowsArguments {
     /// The time for which each rate and each loop is held.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     hold: Duration,
-    /// Shows that are reserved from.
+    /// Shows with seats to reserve.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..))]
     shows: u64,
     /// The rate of the runs with and without a hot show.
@@ -53,7 +53,7 @@ pub(super) struct ShowsArguments {
     /// Shows in the journal at the cold start.
     #[arg(long, default_value_t = 1_000_000)]
     cold_shows: u64,
-    /// Let the projection of available shows run, too: the original's figures are without.
+    /// Also run the projection of available shows. The original's figures are without it.
     #[arg(long)]
     projections: bool,
 }
@@ -75,30 +75,30 @@ struct Figures {
 struct Rate {
     requests_per_s: f64,
     p99_ms: f64,
-    /// CPU of the service a request, microseconds; of PostgreSQL's processes, too, where it is the journal.
+    /// The CPU of the service for a request, in microseconds. The next field is that of PostgreSQL's processes, if it is the journal.
     server_cpu_us: f64,
     postgres_cpu_us: f64,
-    /// The CPU of the generator.
+    /// The CPU of the generator for a request.
     generator_cpu_us: f64,
 }
 
-/// p99 at one rate over all, the medians of some rounds.
+/// The p99 at one rate of all shows together, as medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Hot {
-    /// The time of the other shows, without a hot one and with.
+    /// The p99 of the other shows, without a hot one. The next field is that with a hot one.
     rest_without_ms: f64,
     rest_with_ms: f64,
-    /// The time of the hot one.
+    /// The p99 of the hot show.
     hot_ms: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Cold {
     shows: u64,
-    /// The time from starting the process to its address, and to the first answer of a show.
+    /// The time from starting the process to its address. The next field is that to the first answer of a show.
     start_s: f64,
     first_answer_s: f64,
-    /// Bytes the process has read by then.
+    /// The megabytes that the process has read by then.
     read_mb: f64,
 }
 
@@ -125,14 +125,14 @@ impl Server {
         self.process.address()
     }
 
-    /// CPU of the service, of PostgreSQL, and of this process, seconds.
+    /// Returns the CPU seconds of the service, of PostgreSQL, and of this process.
     fn cpu(&self) -> anyhow::Result<[f64; 3]> {
         let postgres = if self.is_postgres { cpu_of("postgres") } else { 0.0 };
         let own = cpu_of_process("self").unwrap_or(0.0);
         Ok([self.process.cpu_time()?.as_secs_f64(), postgres, own])
     }
 
-    /// Runs a load and says what it cost.
+    /// Runs a load and returns its report and its costs.
     fn measure(&self, run: impl FnOnce() -> anyhow::Result<Report>) -> anyhow::Result<(Report, Rate)> {
         let before = self.cpu()?;
         let report = run()?;
@@ -150,27 +150,27 @@ impl Server {
     }
 }
 
-/// User and kernel time of a process, seconds.
+/// Returns the user and kernel time of a process, in seconds.
 pub(super) fn cpu_of_process(pid: &str) -> Option<f64> {
     stat_seconds(pid, [11, 12])
 }
 
-/// The same of its children that have ended.
+/// Returns that of its children that have ended.
 pub(super) fn cpu_of_ended_children(pid: &str) -> Option<f64> {
     stat_seconds(pid, [13, 14])
 }
 
-/// The sum of these fields behind the process's name.
+/// Returns the sum of two fields, numbered after the process's name.
 fn stat_seconds(pid: &str, at: [usize; 2]) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    // A hundred a second, as on every Linux of today.
+    // There are a hundred ticks a second on every present Linux.
     Some((ticks(at[0])? + ticks(at[1])?) as f64 / 100.0)
 }
 
-/// The same of all processes of this name.
+/// Returns the user and kernel time of all processes of this name, in seconds.
 pub(super) fn cpu_of(name: &str) -> f64 {
     let Ok(all) = std::fs::read_dir("/proc") else {
         return 0.0;
@@ -182,7 +182,7 @@ pub(super) fn cpu_of(name: &str) -> f64 {
         .sum()
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &ShowsArguments) -> anyhow::Result<ExitCode> {
     for part in &arguments.parts {
         ensure!(
@@ -217,7 +217,7 @@ fn figures(arguments: &ShowsArguments, place: &str, scratch: &Scratch) -> anyhow
         journal: place.split('@').next_back().unwrap_or(place).to_owned(),
         ..Figures::default()
     };
-    // Every run has shows of its own, also in a journal that was measured before.
+    // Every run has shows of its own, even in a journal that was measured before.
     let first = u64::from(std::process::id()) << 24 & 0xff_ffff_ffff;
     let hold = arguments.hold;
     if ["open", "closed", "hot", "one"].into_iter().any(is_wanted) {
@@ -258,7 +258,7 @@ fn figures(arguments: &ShowsArguments, place: &str, scratch: &Scratch) -> anyhow
     Ok(figures)
 }
 
-/// The same rate over all with and without a hot show, in turn: what disturbs the machine disturbs both.
+/// Measures the same total rate with and without a hot show in turn, so that a disturbance of the machine affects both.
 fn hot(load: &Load, arguments: &ShowsArguments) -> anyhow::Result<Hot> {
     let p99 = |report: &Report, class: usize| report.classes[class].response.value_at_quantile(0.99) as f64 / 1e6;
     let mut found: [Vec<f64>; 3] = Default::default();
@@ -280,7 +280,7 @@ fn hot(load: &Load, arguments: &ShowsArguments) -> anyhow::Result<Hot> {
     })
 }
 
-/// The highest rate that keeps p99, and what it cost there.
+/// Returns the highest rate that keeps the limit of p99, and its costs.
 fn capacity(
     arguments: &ShowsArguments,
     server: &Server,
@@ -307,7 +307,7 @@ fn capacity(
             cost.server_cpu_us + cost.postgres_cpu_us,
             trial.broken.as_deref().unwrap_or("kept")
         ));
-        // What disturbs the machine for a moment breaks a rate once, what is too much for the service every time.
+        // A short disturbance of the machine breaks a rate once. A rate that is too high breaks every time.
         let is_first = trials.last().is_none_or(|last| last.rate != rate);
         if trial.broken.is_some() && is_first {
             again = Some(rate);
@@ -318,7 +318,7 @@ fn capacity(
         if best(&trials).is_some_and(|best| best.rate == rate) {
             kept = Some(cost);
         }
-        // What is left over of a rate that was too high goes away first.
+        // The backlog of a rate that was too high drains first.
         if trials.last().is_some_and(|trial| trial.broken.is_some()) {
             std::thread::sleep(Duration::from_millis(500));
         }
@@ -326,7 +326,7 @@ fn capacity(
     Ok(kept)
 }
 
-/// A start on a journal with many shows, by a process that knows nothing yet.
+/// Measures the start of a new process on a journal with many shows.
 fn cold(arguments: &ShowsArguments, place: &str, scratch: &Scratch, first: u64) -> anyhow::Result<Cold> {
     let place = match place.starts_with("file:") {
         true => format!("file:{}", scratch.0.join("cold").display()),
@@ -341,7 +341,7 @@ fn cold(arguments: &ShowsArguments, place: &str, scratch: &Scratch, first: u64) 
         board: Board::new(0),
     };
     load.create(0..arguments.cold_shows)?;
-    // Killed: nobody writes a last checkpoint.
+    // The drop kills it, so that it writes no last checkpoint.
     drop(server);
     let begun = Instant::now();
     let server = Server::start(&place, arguments)?;
@@ -366,7 +366,7 @@ fn cold(arguments: &ShowsArguments, place: &str, scratch: &Scratch, first: u64) 
     })
 }
 
-/// Bytes a process has asked the system for by reading.
+/// Returns the bytes that a process has read through system calls.
 fn read_bytes(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("rchar:"))?;

@@ -7,17 +7,17 @@ use yardsticks::echo::EchoProcess;
 
 use crate::yardstick;
 
-/// Rides in one message at most, where one may carry many.
+/// The most rides in one message, if it may carry several.
 const FRAME: &str = "1000";
 
-/// The part between a ride and the read models.
+/// The parts between a ride and the read models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Arrangement {
-    /// Nothing: one process.
+    /// None: one process.
     Embedded,
-    /// A server, RabbitMQ with confirms, a consumer; a message a ride.
+    /// A server, RabbitMQ with confirms, and a consumer, with a message for each ride.
     Broker,
-    /// The same, and the rides that come together in one message.
+    /// The same parts, with the rides that arrive together in one message.
     Frames,
     /// A broker, with a consumer that keeps the data which the class project keeps in Redis.
     Redis,
@@ -34,11 +34,11 @@ impl Arrangement {
     }
 }
 
-/// A service on a new journal, with private servers of its own. Dropped, all of it ends.
+/// A service on a new journal, with private servers. Dropping it ends all of them.
 pub(super) struct Processes {
     /// The server to which clients send their rides.
     front: EchoProcess,
-    /// Has the journal, where that is another one.
+    /// The process with the journal, if that is another one.
     back: Option<EchoProcess>,
     _redis: Option<Redis>,
     is_watched: bool,
@@ -78,7 +78,7 @@ impl Processes {
         if let Some(redis) = &redis {
             engine.env("SKIERS_REDIS", redis.url());
         }
-        // Few large messages: confirmed sooner by a quorum queue than by a classic one.
+        // A quorum queue confirms few large messages sooner than a classic queue does.
         let is_framed = arrangement == Arrangement::Frames;
         let layout = if is_framed { "quorum" } else { "durable" };
         engine.env("SKIERS_LAYOUT", layout);
@@ -101,7 +101,7 @@ impl Processes {
         })
     }
 
-    /// Returns the address that takes rides.
+    /// Returns the address for rides.
     pub(super) fn front(&self) -> SocketAddr {
         self.front.address()
     }
@@ -111,14 +111,14 @@ impl Processes {
         self.back.as_ref().unwrap_or(&self.front).address()
     }
 
-    /// The broker's management API, if it is watched.
+    /// Returns the address of the broker's management API, if it is watched.
     pub(super) fn management(&self) -> Option<String> {
         let broker = self.broker.as_ref().filter(|_| self.is_watched)?;
         let (user, password) = (RabbitMq::USER, RabbitMq::PASSWORD);
         Some(format!("http://{user}:{password}@{}", broker.management()))
     }
 
-    /// CPU of the service's processes; not that of the broker and of Redis.
+    /// Returns the CPU of the service's processes, without the broker and Redis.
     pub(super) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let back = self.back.as_ref().map_or(Ok(Duration::ZERO), EchoProcess::cpu_time)?;
         Ok(self.front.cpu_time()? + back)

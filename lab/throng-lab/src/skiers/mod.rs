@@ -1,5 +1,5 @@
-//! Lift rides over HTTP: the three-phase client until the read models hold every ride that was answered, and the same over
-//! limits of what one commit may hold.
+//! Lift rides over HTTP. The three-phase client runs until the read models hold every answered ride, also with several limits for the contents of a
+//! commit.
 
 mod arrangement;
 mod queues;
@@ -29,9 +29,9 @@ use crate::units;
 use arrangement::{Arrangement, Processes};
 use read_models::ReadModels;
 
-/// Bytes of a commit that a ride takes: its two events, and the message between them, sent and taken.
+/// The bytes of a commit for each ride: its two events, and the message between them, sent and received.
 const RIDE_BYTES: usize = 600;
-/// The place of "adaptive" in the picture.
+/// The position of "adaptive" in the picture.
 const ADAPTIVE_AT: f64 = 10_000.0;
 
 /// The measurement of skiers.
@@ -39,7 +39,7 @@ const ADAPTIVE_AT: f64 = 10_000.0;
 pub(super) struct SkiersArguments {
     #[command(flatten)]
     common: Common,
-    /// The part between a ride and the read models. RabbitMQ and Redis are private ones, and have to be installed.
+    /// The parts between a ride and the read models. RabbitMQ and Redis are private servers and must be installed.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "embedded")]
     arrangements: Vec<Arrangement>,
     /// Clients: the threads of the three-phase client.
@@ -48,14 +48,14 @@ pub(super) struct SkiersArguments {
     /// Skiers; the rides are about 8 times as many.
     #[arg(long, default_value_t = 20_000)]
     skiers: u32,
-    /// Rides one commit may hold, about; `adaptive` is no limit but the engine's.
+    /// The approximate limit of rides in a commit; `adaptive` has only the engine's own limit.
     #[arg(long, value_delimiter = ',', default_value = "adaptive", value_parser = limit)]
     limits: Vec<Limit>,
-    /// Runs of each, on a new journal each; the middle one by throughput is shown.
+    /// Runs of each, each on a new journal. The one with the median throughput is shown.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Write pictures, as SVG: throughput over the limits to FILE, p99 over the limits to FILE with -p99 in its name; with a broker also what waits in its queue
-    /// (-queue) and its messages a second (-messages) over time, for which its management API runs beside it.
+    /// Write pictures as SVG: throughput over the limits to FILE, and p99 over the limits to FILE with -p99 in its name. With a broker also the
+    /// messages that wait in its queue (-queue) and its messages a second (-messages) over time. Its management API then runs, too.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -103,24 +103,24 @@ struct Line {
     across: f64,
     rides: u64,
     failures: u64,
-    /// Until the last 201.
+    /// The rides a second until the last 201.
     rides_per_s: f64,
-    /// Until the read models held every ride.
+    /// The rides a second until the read models held every ride.
     end_to_end_per_s: f64,
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// The longest time from the last 201 until the read models were seen to hold every ride.
+    /// The longest time from the last 201 to the first check that found every ride in the read models.
     behind_ms: f64,
     rides_a_commit: f64,
-    /// CPU of the service a ride.
+    /// The CPU of the service for a ride.
     server_cpu_us: f64,
-    /// Depth and rates of the broker's queues.
+    /// The depths and rates of the broker's queues.
     #[serde(skip)]
     queues: Vec<Samples>,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &SkiersArguments) -> anyhow::Result<ExitCode> {
     ensure!(arguments.rounds > 0, "nothing is measured in no rounds");
     let mut lines = Vec::new();
@@ -146,11 +146,11 @@ pub(super) fn run(arguments: &SkiersArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The client against a service on a new journal.
+/// Runs the client against a service on a new journal.
 fn measure(arguments: &SkiersArguments, arrangement: Arrangement, clients: u32, limit: Limit) -> anyhow::Result<Line> {
     let scratch = arguments.common.scratch()?;
     let commit_bytes_max = match limit {
-        // The ride that passes it is the last.
+        // The ride that exceeds the limit is the last one of a commit.
         Limit::Rides(rides) => Some((rides - 1) * RIDE_BYTES + 1),
         Limit::Adaptive => None,
     };
@@ -257,7 +257,7 @@ fn draw(file: &Path, lines: &[Line]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file of this name with a word more.
+/// Returns the file's path with a word added to its name.
 fn beside(file: &Path, word: &str) -> PathBuf {
     file.with_file_name(match file.file_stem() {
         Some(stem) => format!("{}-{word}.svg", stem.to_string_lossy()),
@@ -265,7 +265,7 @@ fn beside(file: &Path, word: &str) -> PathBuf {
     })
 }
 
-/// 1, 2 or 5 times a power of ten, so that a grid to this value has 3 to 10 lines.
+/// Returns 1, 2 or 5 times a power of ten, so that a grid up to this value has 3 to 10 lines.
 fn step(most: f64) -> f64 {
     let power = 10_f64.powf((most.max(1e-9) / 5.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);

@@ -1,4 +1,4 @@
-//! The broker's queues as pictures over time: the messages that wait, and their rates in and out.
+//! Draws the broker's queues over time: the waiting messages, and the rates in and out.
 
 use anyhow::Context as _;
 use std::{fs, path::Path};
@@ -13,7 +13,7 @@ use crate::{
     units,
 };
 
-/// Begins to ask a broker's management API, once a second.
+/// Starts to query a broker's management API once a second.
 pub(super) fn watch(management: Option<&str>) -> anyhow::Result<Sampler> {
     let probe = |url| {
         anyhow::Ok(Probe::RabbitMq {
@@ -25,7 +25,7 @@ pub(super) fn watch(management: Option<&str>) -> anyhow::Result<Sampler> {
     )?)
 }
 
-/// Writes the pictures beside this one: what waited (`-queue`), and messages a second (`-messages`). None if no run had a broker.
+/// Writes two pictures beside this one: the waiting messages (`-queue`), and messages a second (`-messages`). Writes nothing if no run had a broker.
 pub(super) fn draw(file: &Path, lines: &[Line]) -> anyhow::Result<()> {
     for (name, title, unit) in [
         ("queue", "Messages that wait in the broker's queue", "messages"),
@@ -57,7 +57,7 @@ pub(super) fn draw(file: &Path, lines: &[Line]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A run's series of this unit.
+/// Returns the series of a run that have this unit.
 fn of_run(line: &Line, unit: &str) -> impl Iterator<Item = Series> {
     let of_unit = line.queues.iter().filter(move |samples| samples.unit == unit);
     of_unit.map(|Samples { name, points, .. }| Series {

@@ -1,4 +1,4 @@
-//! The read models of a service, asked as any client can.
+//! The read models of a service, read as any client can.
 
 use anyhow::{Context as _, bail};
 use std::{
@@ -14,7 +14,7 @@ use throng_cli::client::Client;
 const RESORT: &str = "/resorts/56/seasons/2022/days";
 const DAYS: u32 = 365;
 const CONNECTIONS: usize = 4;
-/// Read models that hold a ride later than this are broken.
+/// The time after which a missing ride means that the read models are broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct ReadModels {
@@ -39,14 +39,14 @@ impl ReadModels {
         })
     }
 
-    /// When the days were seen to hold so many rides, no more and no less.
+    /// Waits until the days hold exactly this many rides, and returns when that was seen.
     pub(super) fn wait_for(&mut self, rides: u64) -> anyhow::Result<Instant> {
         let begun = Instant::now();
         loop {
             let found = self.rides()?;
             let now = Instant::now();
             match found {
-                // What a sink writes elsewhere is a read model, too.
+                // The output of a sink counts as a read model, too.
                 found if found == rides && self.sinks_are_done()? => return Ok(now),
                 found if found > rides => bail!("{rides} rides were answered, and {found} are counted"),
                 found if now - begun > PATIENCE => bail!("of {rides} rides that were answered {found} are counted"),
@@ -55,7 +55,7 @@ impl ReadModels {
         }
     }
 
-    /// Rides that all days hold.
+    /// Returns the number of rides of all days.
     fn rides(&self) -> anyhow::Result<u64> {
         let mut rides = 0;
         self.client.send(Arc::clone(&self.days), 0.0, None, |_, outcome| {
@@ -68,19 +68,19 @@ impl ReadModels {
         Ok(rides)
     }
 
-    /// Commits in the service's journal.
+    /// Returns the number of commits in the service's journal.
     pub(super) fn commits(&self) -> anyhow::Result<f64> {
         let commits = self.metric("throng_commits_total")?.first().copied();
         commits.context("the service's metrics do not say how many commits it made")
     }
 
-    /// True if every sink has looked at all that is durable.
+    /// Returns true if every sink has seen everything durable.
     fn sinks_are_done(&self) -> anyhow::Result<bool> {
         let behind = self.metric("throng_projection_lag_commits")?;
         Ok(behind.iter().all(|commits| *commits == 0.0))
     }
 
-    /// A metric's values, one for each set of labels.
+    /// Returns a metric's values, one for each set of labels.
     fn metric(&self, name: &str) -> anyhow::Result<Vec<f64>> {
         let mut values = Vec::new();
         self.client.send(Arc::clone(&self.metrics), 0.0, None, |_, outcome| {

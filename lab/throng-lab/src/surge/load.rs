@@ -1,4 +1,4 @@
-//! The requests of a surge: each adds a student nobody has added yet, and what becomes of it is counted by its status.
+//! The requests of a surge. Each adds a new student, and its outcome is counted by its status.
 
 use anyhow::Context as _;
 use std::{net::SocketAddr, time::Duration};
@@ -8,21 +8,21 @@ use throng_load::{
     run,
 };
 
-/// The first section's number: all have as many digits.
+/// The first section's number. All numbers have equally many digits.
 const SECTION_FIRST: u64 = 1_000;
-/// Sections at most.
+/// The most sections.
 pub(super) const SECTIONS_MAX: u64 = 9_000;
-/// The mark in the place of a section's number; another stands for a student's.
+/// The placeholder of a section's number. The next constant is that of a student's.
 const SECTION_MARK: &str = "NNNN";
 const STUDENT_MARK: &str = "TTTTTTTTTT";
-/// The surge is looked at in windows of this length.
+/// The length of the windows in which outcomes are counted.
 const WINDOW_NANOS: u64 = 100_000_000;
-/// An open load that finds no free connection for so long has lost what was due: its clients are all waiting already.
+/// The most by which an open load may be late. Requests due before that are dropped, because all its clients are waiting.
 const LATE_NANOS: u64 = 10_000_000;
-/// An answer later than this is not what a service does that has nothing to do.
+/// The latency above which a service counts as still busy.
 const SLOW_NANOS: u64 = 50_000_000;
 
-/// Opens the sections, with seats for everybody.
+/// Opens the sections, with seats for all students.
 pub(super) fn open_sections(address: SocketAddr, sections: u64) -> anyhow::Result<()> {
     let host = address.to_string();
     let body = format!(r#"{{"capacity":{}}}"#, u32::MAX);
@@ -36,24 +36,24 @@ pub(super) fn open_sections(address: SocketAddr, sections: u64) -> anyhow::Resul
     crate::requests::drive(address, 16, requests).map(drop)
 }
 
-/// The protocol of the requests; one request of a connection or of a stream is in flight at a time.
+/// The protocol of the requests. Each connection or stream has one request in flight at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Transport {
     Http1,
-    /// [`HTTP2_STREAMS`] clients share a connection.
+    /// HTTP/2, with [`HTTP2_STREAMS`] clients on each connection.
     Http2,
     Websocket,
 }
 
-/// Clients that share a connection of HTTP/2, as those of one proxy do.
+/// The clients that share a connection of HTTP/2, as the clients of a proxy do.
 const HTTP2_STREAMS: usize = 64;
 
 /// The pace of the requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// Every connection asks again as soon as it has its answer, be it a refusal.
+    /// Every connection sends the next request as soon as it has an answer, even a refusal.
     Closed,
-    /// The requests a second, before and after the surge and in it.
+    /// Requests are sent at a rate: the first before and after the surge, the second during it.
     Open { calm: f64, surge: f64 },
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Load {
     pub(super) connections: usize,
     pub(super) sections: u64,
     pub(super) pace: Pace,
-    /// The times before the surge, in it, and after it.
+    /// The time before the surge. The next fields are those of the surge and after it.
     pub(super) before: Duration,
     pub(super) lasts: Duration,
     pub(super) after: Duration,
@@ -76,19 +76,19 @@ impl Load {
     }
 }
 
-/// The outcomes of the requests that were sent in the surge.
+/// The outcomes of the requests that were sent during the surge.
 pub(super) struct SurgeOutcomes {
     pub(super) sent: u64,
     pub(super) served: Latencies,
     pub(super) refused: Latencies,
-    /// Answered otherwise, or not at all.
+    /// Requests with another status or without an answer.
     pub(super) failed: u64,
-    /// Successes that came within it.
+    /// Successes that arrived during the surge.
     pub(super) came: u64,
     windows: Vec<Window>,
 }
 
-/// The requests that were sent in a tenth of a second.
+/// The requests that were sent in one window.
 #[derive(Clone, Copy, Default)]
 struct Window {
     refused: u64,
@@ -96,7 +96,7 @@ struct Window {
 }
 
 impl SurgeOutcomes {
-    /// Returns the time from the end of the surge to the end of the last window in which anybody was refused or waited long.
+    /// Returns the time from the end of the surge to the end of the last window with a refusal or a long wait.
     pub(super) fn recovery(&self, load: &Load) -> Duration {
         let over = (load.before + load.lasts).as_nanos() as u64;
         let last = self
@@ -108,7 +108,7 @@ impl SurgeOutcomes {
     }
 }
 
-/// Students who have never been added, and what became of the requests.
+/// Generates students who have never been added, and counts the outcomes.
 pub(super) struct Students {
     bytes: Vec<u8>,
     section_at: usize,
@@ -163,7 +163,7 @@ impl Students {
         (self.surge.0..self.surge.1).contains(&nanos)
     }
 
-    /// An answer came, with the status of HTTP.
+    /// Counts an answer with this status of HTTP.
     pub(super) fn count(&mut self, status: u16, sent_nanos: u64, done_nanos: u64) {
         let took = done_nanos.saturating_sub(sent_nanos);
         let is_refused = matches!(status, 429 | 503);
@@ -182,7 +182,7 @@ impl Students {
         }
     }
 
-    /// When the next request is due, if it is not now.
+    /// Returns the time when the next request is due, or `None` if it is due now.
     fn waits(&mut self, now_nanos: u64) -> Option<u64> {
         let Pace::Open { calm, surge } = self.pace else {
             return None;
@@ -222,7 +222,7 @@ impl Source for Students {
     }
 }
 
-/// Runs it; `students` is the next who was never added.
+/// Runs the load. `students` is the number of the next new student.
 pub(super) fn drive(load: &Load, students: &mut u64) -> anyhow::Result<SurgeOutcomes> {
     let source = Students::new(load, *students)?;
     let source = match load.transport {
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(sent, 100);
         sent = (1_000..2_000).map(|at| sent_until(&mut students, at * 1_000_000)).sum();
         assert_eq!(sent, 1_000);
-        // Nobody was free for half a second.
+        // For half a second no client was free.
         assert!(sent_until(&mut students, 2_500_000_000) <= 3);
     }
 

@@ -1,5 +1,5 @@
-//! A surge: more clients, and more of what they ask, than the service can answer. What it answers still, how soon, and how soon
-//! after it all is as before; alone on the machine and beside others who want its cores.
+//! A surge: more clients and more requests than the service can answer. It measures the rate and the latency of answers, and the time until all is
+//! normal again. The service is alone on the machine, or beside other processes that use its cores.
 
 mod load;
 mod websocket;
@@ -26,16 +26,16 @@ use super::{
 use crate::units;
 use load::{Load, Pace, SurgeOutcomes, Transport};
 
-/// The time before an open load's surge, and after it.
+/// The time before an open load's surge, and the time after it.
 const CALM: Duration = Duration::from_millis(1_500);
-/// A closed population asks for so long before it is measured: its connections come, and the first answers are under way.
+/// The time before a closed population is measured. Its connections are made, and the first answers are on their way.
 const WARM_UP: Duration = Duration::from_millis(1_000);
-/// The share of its capacity that a service is asked for before and after a surge.
+/// The rate before and after a surge, relative to the capacity.
 const CALM_SHARE: f64 = 0.3;
-/// The population whose goodput is the capacity.
+/// The closed population whose goodput is the capacity.
 const FEW: usize = 256;
 
-/// Names a PostgreSQL of the measurement's own.
+/// The name of a private PostgreSQL.
 const PRIVATE: &str = "postgres";
 
 /// The measurement of surges.
@@ -43,17 +43,17 @@ const PRIVATE: &str = "postgres";
 pub(super) struct SurgeArguments {
     #[command(flatten)]
     common: Common,
-    /// A journal to measure beside the embedded ones: `postgres`, a private server started for the measurement, or one whose
-    /// place is named, file:DIR or postgres://…; what is measured stays there.
+    /// A journal to measure in addition to the embedded ones: `postgres`, a private server for the measurement, or the place of a journal, file:DIR
+    /// or postgres://…. The measurement's data stays there.
     #[arg(long, value_name = "PLACE")]
     journal: Vec<String>,
-    /// The failures that the embedded journal's commits survive: os, fsync; none with an empty text.
+    /// The failures that the embedded journal's commits survive: os, fsync. An empty text leaves this journal out.
     #[arg(long, value_delimiter = ',', default_value = "os,fsync")]
     durability: Vec<String>,
-    /// Closed populations: connections that ask again as soon as they are answered.
+    /// Closed populations: connections that send the next request as soon as they have an answer.
     #[arg(long, value_delimiter = ',', default_value = "256,1000,2000,5000,10000")]
     connections: Vec<usize>,
-    /// Open loads, by what a closed population of 256 gets.
+    /// Open loads, as multiples of what a closed population of 256 gets.
     #[arg(long, value_delimiter = ',', default_value = "0.5,1,2,5,10")]
     times: Vec<f64>,
     /// Connections of an open load.
@@ -68,10 +68,10 @@ pub(super) struct SurgeArguments {
     /// The protocol of the requests. Over HTTP/2 clients share connections; each has one request in flight.
     #[arg(long, value_enum, default_value = "http1")]
     transport: Transport,
-    /// Beside the requests, so many messages between entities are always under way: each is recorded, and sends the next.
+    /// The messages between entities that are always in flight beside the requests. Each is recorded and sends the next.
     #[arg(long, value_name = "MESSAGES", default_value_t = 0)]
     storm: u32,
-    /// Leave out the bare echo, which shows what the machine itself loses with more connections.
+    /// Leave out the bare echo, which shows the machine's own loss with more connections.
     #[arg(long)]
     no_echo: bool,
     /// The length of each load.
@@ -82,28 +82,28 @@ pub(super) struct SurgeArguments {
     plot: Option<PathBuf>,
 }
 
-/// The result of one load.
+/// The figures of one load.
 #[derive(Debug, Serialize)]
 struct Line {
     journal: String,
     neighbours: usize,
     connections: usize,
-    /// The rate of an open load, as a multiple of the capacity.
+    /// The rate of an open load relative to the capacity.
     times: Option<f64>,
     offered_per_s: f64,
     goodput_per_s: f64,
-    /// The rate as a share of that of a closed population of 256 under the same circumstances, just before and after.
+    /// The goodput relative to that of a closed population of 256 under the same circumstances, just before and after.
     goodput_share: f64,
     refused_share: f64,
     failed: u64,
     p50_ms: f64,
     p99_ms: f64,
     refused_p99_ms: f64,
-    /// The time from the end of an open load until nobody is refused or waits long.
+    /// The time from the end of an open load to the last refusal or long wait.
     recovery_ms: Option<f64>,
 }
 
-/// Processes that want a core each, until this is dropped.
+/// Processes that use a core each until this is dropped.
 struct Neighbours(Vec<Child>);
 
 impl Neighbours {
@@ -123,14 +123,14 @@ impl Neighbours {
 impl Drop for Neighbours {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It may have ended already.
+            // Fails if it has ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Wants a core, until standard input is closed: the parent has gone.
+/// Uses a core until standard input is closed, which means that the parent is gone.
 pub(crate) fn spin() -> ExitCode {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -141,16 +141,16 @@ pub(crate) fn spin() -> ExitCode {
     }
 }
 
-/// A service to measure: a program of its own.
+/// A program to measure.
 struct Contender {
     name: String,
     yardstick: &'static str,
     options: Vec<String>,
-    /// Has entities, which have to be there first.
+    /// True if it has entities, which are created first.
     has_entities: bool,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let most = arguments.connections.iter().copied().max().unwrap_or(0);
@@ -237,7 +237,7 @@ fn start(contender: &Contender) -> anyhow::Result<EchoProcess> {
     Ok(EchoProcess::start(command, 1)?)
 }
 
-/// All loads on one service under the same circumstances.
+/// Runs all loads on one service under the same circumstances.
 struct Bench<'a> {
     arguments: &'a SurgeArguments,
     name: &'a str,
@@ -250,7 +250,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
-        // Memory is touched, the entities come into it.
+        // The first run is not counted. It touches the memory and loads the entities.
         self.few()?;
         self.capacity = self.few()?;
         for &connections in &self.arguments.connections {
@@ -279,7 +279,7 @@ impl Bench<'_> {
         Ok(seen.came as f64 / few.lasts.as_secs_f64())
     }
 
-    /// Held against what a few connections get before and after it: entities grow, and machines have moods.
+    /// Measures a load relative to a few connections just before and after it, because entities grow and machines vary.
     fn measure(&mut self, load: &Load, times: Option<f64>) -> anyhow::Result<()> {
         let before = self.capacity;
         let seen = load::drive(load, self.students)?;

@@ -21,21 +21,21 @@ use tokio_tungstenite::{
     tungstenite::{Message, protocol::WebSocketConfig},
 };
 
-/// Handshakes under way at a time.
+/// The most handshakes at a time.
 const OPENING_MAX: usize = 64;
-/// An answer that takes longer never comes.
+/// The time after which an answer counts as lost.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The bytes that a client reads at once. It clears them before each read, in a buffer of its own: with the 128 KiB that are usual, ten
-/// thousand clients are measured instead of the service.
+/// The bytes of a client's read buffer. Each connection has its own and clears it before each read. With the usual 128 KiB, ten thousand clients
+/// would be measured instead of the service.
 const READ_BYTES: usize = 1 << 10;
-/// The status that [`Students::count`] gets for an answer that did not come.
+/// The status that [`Students::count`] gets for a missing answer.
 const NO_ANSWER: u16 = 0;
 
 /// The state that the connections of one run share, all on one thread.
 struct Run {
     begun: Instant,
     students: RefCell<Students>,
-    /// Connections without a command in flight.
+    /// The connections without a command in flight.
     free: RefCell<Vec<usize>>,
     has_free: Notify,
 }
@@ -46,7 +46,7 @@ impl Run {
     }
 }
 
-/// Runs it to its end, and waits for the last answers.
+/// Runs the load to its end, and waits for the last answers.
 pub(super) fn drive(load: &Load, students: Students) -> anyhow::Result<Students> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, drive_all(load, students))
@@ -97,7 +97,7 @@ async fn drive_all(load: &Load, students: Students) -> anyhow::Result<Students> 
     Ok(run.students.into_inner())
 }
 
-/// Sends what it is given, one at a time.
+/// Sends the commands that it is given, one at a time.
 async fn connection(
     run: Rc<Run>,
     at: usize,
@@ -113,11 +113,11 @@ async fn connection(
         run.free.borrow_mut().push(at);
         run.has_free.notify_one();
     }
-    // The service may have closed it already.
+    // Fails if the service has closed it already.
     let _ = socket.close(None).await;
 }
 
-/// The status HTTP would have.
+/// Sends a command and returns the status that HTTP would have.
 async fn ask(socket: &mut WebSocketStream<TcpStream>, command: String) -> anyhow::Result<u16> {
     socket.send(Message::text(command)).await?;
     loop {

@@ -1,4 +1,4 @@
-//! The orders, the seats and the provider's books after a sale.
+//! The orders, the seats and the provider's ledger after a sale.
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -10,16 +10,16 @@ use std::{
 
 use crate::http_client::{ANSWER_WAIT, Connection, get, told};
 
-/// All that was sold, as the service and the provider have it.
+/// The result of a sale, according to the service and to the provider.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    /// Confirmed orders: concert and seats, by the order's id.
+    /// The confirmed orders by their id: concert and seats.
     orders: BTreeMap<String, (String, Vec<u64>)>,
-    /// Seats of each concert that orders hold which can still be paid.
+    /// The number of seats of each concert that are held by orders which can still be paid.
     held: BTreeMap<String, u64>,
-    /// Seats of each concert: all, free, held, sold.
+    /// The numbers of seats of each concert: all, free, held, sold.
     seats: BTreeMap<String, [u64; 4]>,
-    /// The provider's lines, as it has written them.
+    /// The lines of the provider's ledger.
     ledger: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Books {
         Ok(books)
     }
 
-    /// Returns a sentence for each thing that is wrong, once nobody orders any more and nothing is on its way.
+    /// Returns a sentence for each error. No order and no message may be in flight.
     pub(super) fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut taken = BTreeMap::new();
@@ -92,7 +92,7 @@ impl Books {
     }
 }
 
-/// The ids of all entities of a kind.
+/// Returns the ids of all entities of a kind.
 fn all(kind: &str, ask: &mut impl FnMut(&str) -> anyhow::Result<Value>) -> anyhow::Result<Vec<String>> {
     let (mut ids, mut after) = (Vec::new(), String::new());
     loop {

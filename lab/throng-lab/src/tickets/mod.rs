@@ -1,6 +1,6 @@
-//! Tickets on sale: seats that are held, paid at a provider outside, and confirmed, by customers who come back as soon as they have theirs; some
-//! never pay. In the end the seats, the orders and the provider's books have to agree. Customers whom the end of the sale finds between two
-//! steps leave a hold of ten minutes: its order can still be paid then.
+//! Tickets on sale. Customers hold seats, pay at a provider outside and get a confirmation, and then order again. Some orders are never paid. In the
+//! end the seats, the orders and the provider's ledger have to agree. Customers between two steps at the end of the sale leave a hold of ten minutes.
+//! Their orders can still be paid then.
 
 mod books;
 
@@ -18,9 +18,9 @@ use throng_load::{Options, Report, Target, plan::Plan, report::Summary};
 use super::{Common, service::Launch, shows::cpu_of_process, table::Table, units};
 use books::Books;
 
-/// The requests are those of the app's own plan; the customers are others.
+/// The app's own plan, which has the requests. The customers are replaced.
 const PLAN: &str = include_str!("../../../../apps/tickets/load.toml");
-/// `TIME` stands for the time in which customers order.
+/// The phases of the plan. `TIME` stands for the time in which customers order.
 const PHASES: &str = r#"
 [[phase]]
 name = "announce"
@@ -41,9 +41,9 @@ start = { after = "announce", done = 1.0 }
 arrivals = [{ rate = "abandoned", for = "seconds" }]
 steps = ["hold-short", "expired"]
 "#;
-/// Seconds in which an abandoned hold ends.
+/// The seconds after which an unpaid hold ends.
 const HOLD: f64 = 2.0;
-/// The longest wait for the books to agree after the sale, and the pause between two looks.
+/// The longest wait for the ledger to agree after the sale. The next constant is the pause between two checks.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -52,7 +52,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct TicketsArguments {
     #[command(flatten)]
     common: Common,
-    /// Milliseconds that the provider takes at most; half of it on average. Each is measured by itself.
+    /// The longest delays of the provider in milliseconds; the average is half of it. Each is measured by itself.
     #[arg(long, value_delimiter = ',', default_value = "0,100")]
     slow_ms: Vec<u64>,
     /// Concerts on sale. Each is measured by itself.
@@ -81,13 +81,14 @@ struct Line {
     expired: u64,
     hold_p50_ms: f64,
     hold_p99_ms: f64,
-    /// The processor's time of the service for an order: all that it did by all orders.
+    /// The CPU time of the service for an order: its whole time divided by the number of all orders.
     server_cpu_us: f64,
-    /// Seats that two orders have, seats that nobody may pay any more, confirmed orders that were not paid once, and payments without an order.
+    /// The number of errors: seats of two orders, seats held too long, confirmed orders that were not paid exactly once, and payments without an
+    /// order.
     wrong: u64,
 }
 
-/// Measures and prints.
+/// Measures and prints the figures.
 pub(super) fn run(arguments: &TicketsArguments) -> anyhow::Result<ExitCode> {
     let mut lines = Vec::new();
     for slow_ms in &arguments.slow_ms {
@@ -133,7 +134,7 @@ fn measure(arguments: &TicketsArguments, slow_ms: u64, concerts: u32) -> anyhow:
     })
 }
 
-/// Returns what is still wrong with the books once payments and messages that were on their way have come to their end.
+/// Waits for payments and messages in flight, and returns the errors that remain.
 fn settled(address: SocketAddr, ledger: &Path) -> anyhow::Result<Vec<String>> {
     let begun = Instant::now();
     loop {
@@ -145,7 +146,7 @@ fn settled(address: SocketAddr, ledger: &Path) -> anyhow::Result<Vec<String>> {
     }
 }
 
-/// The app's program, with a provider that is slow and has no other fault.
+/// Returns the launch of the app with a provider whose only fault is that it is slow.
 fn launch(data: &Path, ledger: &Path, slow_ms: u64) -> Launch {
     let provider = serde_json::json!({ "slow_ms": slow_ms, "lost": 0, "mute": 0, "twice": 0, "ledger": ledger });
     Launch {

@@ -1,7 +1,6 @@
-//! Transfers as conditional appends to UmaDB: an event that both accounts are tagged with, on the condition that the sender has none that
-//! the client does not know.
+//! Transfers as conditional appends to UmaDB: an event tagged with both accounts, if the sender has no event that the client does not know.
 //!
-//! The client reads nothing: it has seen its own appends, and there are no others. A real one would read the sender's events first.
+//! The client reads nothing. It knows its own appends, and there are no others. A real client would read the sender's events first.
 
 use fastrand::Rng;
 use std::{collections::VecDeque, io::Write as _, net::SocketAddr};
@@ -12,7 +11,7 @@ use super::{
     protobuf::{Value, bytes, fields, frame, frames, number},
 };
 
-/// Draws of the receiver until it is another one than the sender.
+/// The most draws for a receiver other than the sender.
 const DRAWS_MAX: usize = 32;
 pub(super) const TRANSFERRED: &str = "transferred";
 
@@ -29,7 +28,7 @@ pub(super) fn tag(account: u32) -> String {
     format!("account:{account}")
 }
 
-/// Writes an event as an append's field.
+/// Writes an event as a field of an append.
 pub(super) fn event(message: &mut Vec<u8>, kind: &str, accounts: &[u32], data: &str) {
     let mut event = Vec::with_capacity(96);
     bytes(&mut event, 1, kind.as_bytes());
@@ -40,7 +39,7 @@ pub(super) fn event(message: &mut Vec<u8>, kind: &str, accounts: &[u32], data: &
     bytes(message, 1, &event);
 }
 
-/// Writes a query for the events of a kind that an account is tagged with.
+/// Writes a query for the events of a kind that are tagged with an account.
 pub(super) fn query(message: &mut Vec<u8>, field: u64, account: u32) {
     let (mut item, mut query) = (Vec::new(), Vec::new());
     bytes(&mut item, 1, TRANSFERRED.as_bytes());
@@ -49,7 +48,7 @@ pub(super) fn query(message: &mut Vec<u8>, field: u64, account: u32) {
     bytes(message, field, &query);
 }
 
-/// The request that appends a transfer, unless the sender has an event after this position.
+/// Writes the request that appends a transfer, unless the sender has an event after this position.
 fn append(out: &mut Vec<u8>, address: SocketAddr, [from, to]: [u32; 2], after: u64) {
     let (mut message, mut condition) = (Vec::with_capacity(160), Vec::with_capacity(48));
     event(&mut message, TRANSFERRED, &[from, to], r#"{"cents":1}"#);
@@ -60,22 +59,22 @@ fn append(out: &mut Vec<u8>, address: SocketAddr, [from, to]: [u32; 2], after: u
     frame(out, &message);
 }
 
-/// The end of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Appended {
     At(u64),
-    /// Another event was there before.
+    /// Another event was appended before.
     Conflict,
     Failed,
 }
 
 fn appended(outcome: &Outcome<'_>) -> Appended {
-    /// `FAILED_PRECONDITION` of gRPC.
+    /// The code of `FAILED_PRECONDITION` in gRPC.
     const CONDITION: &str = "9";
     let Ok(answer) = &outcome.result else {
         return Appended::Failed;
     };
-    // A failure has no message, and its status stands in the head.
+    // A failure has no message. Its status stands in the head.
     match position(answer.body) {
         Some(position) => Appended::At(position),
         None if answer.header("grpc-status") == Some(CONDITION) => Appended::Conflict,
@@ -83,7 +82,7 @@ fn appended(outcome: &Outcome<'_>) -> Appended {
     }
 }
 
-/// The position in an answer.
+/// Returns the position in an answer.
 pub(super) fn position(body: &[u8]) -> Option<u64> {
     let message = frames(body).next()?;
     match fields(message).next()? {
@@ -92,7 +91,7 @@ pub(super) fn position(body: &[u8]) -> Option<u64> {
     }
 }
 
-/// The cumulative weights of a Zipf distribution, ending with 1.
+/// Returns the cumulative weights of a Zipf distribution, ending with 1.
 pub(super) fn weights(accounts: u32, exponent: f64) -> Vec<f64> {
     let mut sum = 0.0;
     let mut weights: Vec<f64> = (1..=accounts)
@@ -110,11 +109,11 @@ pub(super) struct Appends {
     address: SocketAddr,
     random: Rng,
     weights: Vec<f64>,
-    /// The last event of each account that the client knows of.
+    /// The position of the last event of each account that the client knows.
     pub(super) known: Vec<u64>,
     under_way: Vec<[u32; 2]>,
     free: Vec<u32>,
-    /// Transfers to be made again.
+    /// The transfers to be repeated.
     again: VecDeque<[u32; 2]>,
     bytes: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! The bank, as `bank serve` starts it: the shipped plan `transfers`, answered when the sender's commit is durable.
+//! The bank, as `bank serve` starts it, under the shipped plan `transfers`. A transfer is answered when the sender's commit is durable.
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(super) const NAME: &str = "Throng's bank";
-/// Messages of a transfer: the money to the receiver, and the outcome back.
+/// The messages of a transfer: the money to the receiver, and the outcome back.
 const MESSAGES: f64 = 2.0;
 /// The longest time for messages to be delivered.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ impl Bank {
         Ok(Connection::open(self.service()?.address, ANSWER_WAIT)?)
     }
 
-    /// Runs the plan; all requests must succeed.
+    /// Runs the plan. All requests must succeed.
     fn run_plan(&self, variables: &[(&str, f64)], hold: Option<Duration>) -> anyhow::Result<Report> {
         let mut plan = Plan::open("transfers")?;
         for (name, value) in variables {

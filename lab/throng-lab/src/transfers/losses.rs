@@ -1,5 +1,4 @@
-//! Kills and power losses: each client moves cents between two accounts of its own, and what is there afterwards is held against what it
-//! was told.
+//! Kills and power losses. Each client moves cents between two accounts of its own. Afterwards the accounts are compared with the answers.
 
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
@@ -19,29 +18,29 @@ use throng_load::{Next, Outcome, Shot, Source, Verdict};
 use super::{CONTENDERS, Contender};
 use crate::faults::{SmallDisk, disk_unavailable, signal};
 
-/// Clients, each with two accounts and one transfer in flight.
+/// The number of clients, each with two accounts and one transfer in flight.
 pub(super) const CLIENTS: u32 = 16;
-/// Transfers that are acknowledged before the fault.
+/// The transfers that are acknowledged before the fault.
 const BEFORE: u64 = 1_000;
 const DISK_MEGABYTES: u64 = 512;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The accounts of a client.
+/// Returns the accounts of a client.
 pub(super) fn accounts_of(client: u32) -> (u32, u32) {
     (2 * client + 1, 2 * client + 2)
 }
 
-/// The answers that the clients got. Only the clients write it, each its own row; the one that makes the fault reads the sum meanwhile, and the
-/// rows after the clients have ended.
+/// The answers that the clients got. Each client writes only its own row. Meanwhile the thread that makes the fault reads the sum; it reads the rows
+/// after the clients have ended.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     acknowledged: [AtomicU64; CLIENTS as usize],
-    /// Transfers without an answer: they may have happened.
+    /// Transfers without an answer, which may have happened.
     open: [AtomicU64; CLIENTS as usize],
 }
 
 impl Tally {
-    /// The client's transfer was acknowledged, or has no answer.
+    /// Counts a transfer that was acknowledged, or that has no answer.
     pub(super) fn count(&self, client: u32, is_acknowledged: bool) {
         let rows = if is_acknowledged {
             &self.acknowledged
@@ -56,14 +55,14 @@ impl Tally {
     }
 }
 
-/// The requests of a contender that speaks HTTP.
+/// The requests of a contender that uses HTTP.
 pub(super) trait PairRequests: Send {
     /// Writes a transfer of one cent between the client's accounts.
     fn write(&mut self, client: u32, bytes: &mut Vec<u8>);
     fn is_acknowledged(&mut self, client: u32, outcome: &Outcome<'_>) -> bool;
 }
 
-/// Clients over HTTP, a connection each; the first failure ends them.
+/// The clients over HTTP, each with a connection. The first failure ends all of them.
 pub(super) struct PairSource<R> {
     requests: R,
     tally: Arc<Tally>,
@@ -113,13 +112,13 @@ pub(super) struct Loss {
     pub(super) contender: &'static str,
     pub(super) fault: &'static str,
     pub(super) acknowledged: u64,
-    /// Acknowledged and not there.
+    /// Acknowledged transfers that are missing.
     pub(super) lost: u64,
-    /// There and never asked for, or in one account only.
+    /// Transfers that were never requested, or that only one account has.
     pub(super) other: u64,
 }
 
-/// Makes the faults of each contender that is wanted, on a small disk of its own where there can be one.
+/// Makes the faults of each wanted contender, on a small disk of its own if this machine can have one.
 pub(super) fn find(
     place: &Path,
     is_wanted: impl Fn(&str) -> bool,
@@ -139,11 +138,11 @@ pub(super) fn find(
             Some(_) => None,
         };
         let within = disk.as_ref().map_or(place, |disk| &disk.root);
-        // Gone before the disk it stands on.
+        // Dropped before the disk it stands on.
         let mut contender = start(within).context(name)?;
         contender.open(2 * CLIENTS).context(name)?;
         if let Some(disk) = &disk {
-            // What was written to set it up, files of settings among it.
+            // Syncs the files of the setup, such as settings.
             rustix::fs::syncfs(fs::File::open(&disk.root)?)?;
         }
         let tally = Arc::new(Tally::default());
@@ -155,14 +154,14 @@ pub(super) fn find(
     Ok(losses)
 }
 
-/// Makes one fault. The tally goes on from the fault before: what was acknowledged then has to be there still.
+/// Makes one fault. The tally continues from the fault before, because earlier acknowledged transfers must still be there.
 fn fail(contender: &mut dyn Contender, tally: &Arc<Tally>, disk: Option<&SmallDisk>) -> anyhow::Result<Loss> {
     let wanted = tally.acknowledged() + BEFORE;
     let clients = thread::spawn(contender.clients(Arc::clone(tally))?);
     while tally.acknowledged() < wanted && !clients.is_finished() {
         thread::sleep(PAUSE);
     }
-    // Their ids stand in files of the disk.
+    // Their ids stand in files on the disk, so they are read first.
     let processes = contender.processes();
     if let Some(disk) = disk {
         disk.lose_power()?;
@@ -200,7 +199,7 @@ fn fail(contender: &mut dyn Contender, tally: &Arc<Tally>, disk: Option<&SmallDi
     Ok(loss)
 }
 
-/// Transfers lost, and transfers that nobody asked for or that only one account has.
+/// Returns the number of lost transfers, and that of transfers that were never requested or that only one account has.
 fn compare(acknowledged: u64, open: u64, [left, came]: [u64; 2]) -> (u64, u64) {
     let whole = left.min(came);
     let lost = acknowledged.saturating_sub(whole);

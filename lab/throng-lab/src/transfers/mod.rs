@@ -1,5 +1,5 @@
-//! Transfers between accounts, the workload of SpacetimeDB's published benchmark: the bank beside a function of PostgreSQL and beside UmaDB,
-//! in one run, and what each holds after it was killed and after its disk lost its power.
+//! Transfers between accounts, the workload of SpacetimeDB's published benchmark. The bank, a function of PostgreSQL and UmaDB are measured in one
+//! run. Afterwards each is killed and its disk loses power, and its accounts are checked.
 
 mod appends;
 mod bank;
@@ -20,7 +20,7 @@ use crate::{
 };
 use losses::{Loss, Tally};
 
-/// Cents of an account at the beginning.
+/// The cents of an account at the beginning.
 const CENTS: u64 = 1_000_000_000;
 
 /// The measurement of transfers.
@@ -51,7 +51,7 @@ pub(super) struct TransfersArguments {
     no_losses: bool,
 }
 
-/// The demands on a contender.
+/// The parameters of a load.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     accounts: u32,
@@ -61,41 +61,41 @@ struct Load {
     hold: Duration,
 }
 
-/// A load that was held.
+/// The figures of a load.
 #[derive(Clone, Copy, Debug)]
 struct HeldLoad {
     transfers: u64,
-    /// Until the last of them was whole: both accounts have it.
+    /// The time until the last transfer was complete, so that both accounts have it.
     seconds: f64,
-    /// The part of that time after the last answer.
+    /// The part of `seconds` after the last answer.
     settled_s: f64,
-    /// Appends that another one made invalid, and that were made again.
+    /// Appends that another append made invalid and that were repeated.
     conflicts: u64,
 }
 
-/// A system that moves money between accounts, numbered from 1, and acknowledges what is durable.
+/// A system that moves money between accounts, which are numbered from 1. It acknowledges only what is durable.
 trait Contender {
     fn name(&self) -> &'static str;
-    /// Opens so many accounts, each with [`CENTS`].
+    /// Opens this many accounts, each with [`CENTS`].
     fn open(&mut self, accounts: u32) -> anyhow::Result<()>;
     fn hold(&mut self, load: &Load) -> anyhow::Result<HeldLoad>;
-    /// Fails unless all money is there.
+    /// Fails if the sum of all money is wrong.
     fn check(&mut self, accounts: u32) -> anyhow::Result<()>;
-    /// The ids of its processes, the parent of the others first.
+    /// Returns the ids of its processes, the parent of the others first.
     fn processes(&self) -> Vec<u32>;
-    /// The clients of [`losses`], each with two accounts of its own. They end when the contender does not answer.
+    /// Returns the clients of [`losses`], each with two accounts of its own. They end when the contender does not answer.
     fn clients(&mut self, tally: Arc<Tally>) -> anyhow::Result<Clients>;
-    /// Waits for the end of its processes, which were killed.
+    /// Waits for the end of its killed processes.
     fn wait_for_end(&mut self) -> anyhow::Result<()>;
     fn resume(&mut self) -> anyhow::Result<()>;
-    /// Transfers that have left the account `from`, and that have come to the account `to`.
+    /// Returns the number of transfers that have left the account `from`, and of those that have arrived at the account `to`.
     fn moved(&mut self, from: u32, to: u32) -> anyhow::Result<[u64; 2]>;
 }
 
 type Clients = Box<dyn FnOnce() -> anyhow::Result<()> + Send>;
 type Start = fn(&Path) -> anyhow::Result<Box<dyn Contender>>;
 
-/// All contenders; the first is the one that the others are held against.
+/// All contenders. The others are compared with the first.
 const CONTENDERS: [(&str, Start); 3] = [
     (bank::NAME, |place| Ok(Box::new(bank::Bank::start(place)?))),
     (postgres::NAME, |place| Ok(Box::new(postgres::Database::start(place)?))),
@@ -110,22 +110,22 @@ struct Line {
     in_flight: usize,
     connections: usize,
     transfers_per_s: f64,
-    /// CPU of the server's processes a transfer.
+    /// The CPU time of the server's processes for a transfer.
     server_cpu_us: f64,
     conflicts_a_transfer: f64,
     settled_ms: f64,
-    /// The bank's transfers a second by this one's.
+    /// The bank's transfers a second divided by this contender's.
     bank_ratio: f64,
 }
 
-/// Measures and prints; exit code 1 if anything acknowledged was lost.
+/// Measures and prints the figures. The exit code is 1 if anything acknowledged was lost.
 pub(super) fn run(arguments: &TransfersArguments) -> anyhow::Result<ExitCode> {
     ensure!(
         arguments.accounts.is_multiple_of(50),
         "the plan opens accounts by 50: give a multiple of that"
     );
     let scratch = arguments.common.scratch()?;
-    // Programs of others are given it, and run elsewhere.
+    // The path is absolute, because other programs get it and run in other directories.
     let place = std::fs::canonicalize(&scratch.0)?;
     let mut contenders = Vec::new();
     let mut notes = Vec::new();
@@ -169,7 +169,7 @@ pub(super) fn run(arguments: &TransfersArguments) -> anyhow::Result<ExitCode> {
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// CPU that processes have used, and the children of the first that have ended, seconds.
+/// Returns the CPU seconds of these processes, and of the ended children of the first one.
 fn cpu_s(processes: &[u32]) -> f64 {
     let names: Vec<String> = processes.iter().map(u32::to_string).collect();
     let ended = names.first().and_then(|name| cpu_of_ended_children(name));
@@ -177,7 +177,7 @@ fn cpu_s(processes: &[u32]) -> f64 {
     ended.unwrap_or(f64::NAN) + running.sum::<f64>()
 }
 
-/// A round of each contender at a time. The one that goes first alternates, so that a drift of the machine favours none.
+/// Measures one round of each contender in turn. The first one alternates, so that a drift of the machine favours none.
 fn measure(contenders: &mut [Box<dyn Contender>], load: &Load, rounds: u16) -> anyhow::Result<Vec<Line>> {
     let mut held: Vec<Vec<(HeldLoad, f64)>> = contenders.iter().map(|_| Vec::new()).collect();
     for round in 0..=rounds {
@@ -189,7 +189,7 @@ fn measure(contenders: &mut [Box<dyn Contender>], load: &Load, rounds: u16) -> a
             let contender = &mut contenders[at];
             let before = cpu_s(&contender.processes());
             let one = contender.hold(load).context(contender.name())?;
-            // The first round is not counted: memory is touched, files are made.
+            // The first round is not counted. It touches the memory and makes the files.
             if round > 0 {
                 held[at].push((one, cpu_s(&contender.processes()) - before));
             }

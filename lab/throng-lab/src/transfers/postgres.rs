@@ -1,4 +1,4 @@
-//! A private PostgreSQL, synced at each commit: a function that locks both accounts, called by `pgbench`.
+//! A private PostgreSQL with a sync at each commit: a function that locks both accounts, called by `pgbench`.
 
 use anyhow::{Context as _, ensure};
 use servers::{Postgres, PostgresOptions, Stop};
@@ -16,7 +16,7 @@ use super::{
 };
 pub(super) const NAME: &str = "PostgreSQL function";
 
-/// The accounts, and a transfer between two of them. Locks are taken in the order of the ids, so that none waits for another in a circle.
+/// The accounts, and a transfer between two of them. It locks in the order of the ids, because otherwise two transfers could deadlock.
 const SCHEMA: &str = "
 CREATE TABLE accounts (id integer PRIMARY KEY, cents bigint NOT NULL CHECK (cents >= 0)) WITH (fillfactor = 50);
 CREATE FUNCTION transfer(sender integer, receiver integer, amount bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -28,7 +28,7 @@ END $$;";
 
 pub(super) struct Database {
     server: Postgres,
-    /// The file that takes pgbench's scripts.
+    /// The file for pgbench's scripts.
     script: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl Database {
         })
     }
 
-    /// The result of a query that has one number.
+    /// Returns the result of a query, which is one number.
     fn number(&self, query: &str) -> anyhow::Result<u64> {
         let text = self.server.run("psql", &["-At", "-d", "postgres", "-c", query])?;
         let text = String::from_utf8(text)?;
@@ -53,7 +53,7 @@ impl Database {
     }
 }
 
-/// The script of a client: one transfer, or so many in a pipeline, each a transaction of its own.
+/// Returns the script of a client: one transfer, or several in a pipeline, each in its own transaction.
 fn script(load: &Load) -> String {
     let last = load.accounts;
     let draw = match load.exponent {
@@ -86,7 +86,7 @@ fn script(load: &Load) -> String {
     text
 }
 
-/// A number behind these words in what pgbench says.
+/// Returns the number after these words in the output of pgbench.
 fn told(text: &str, words: &str) -> anyhow::Result<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(words));
     let number = rest.and_then(|rest| rest.split_ascii_whitespace().next());
@@ -159,7 +159,7 @@ impl Contender for Database {
     }
 
     fn wait_for_end(&mut self) -> anyhow::Result<()> {
-        // Nothing is left to be stopped; it is only waited for.
+        // All its processes are dead already. This waits for their end.
         self.server.stop(Stop::Immediate);
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Contender for Database {
     }
 }
 
-/// Moves cents until it fails.
+/// Moves cents until a transfer fails.
 async fn transfer(connected: Client, client: u32, tally: &Tally) {
     let (from, to) = accounts_of(client);
     let call = format!("SELECT transfer({from}, {to}, 1)");

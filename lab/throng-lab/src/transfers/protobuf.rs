@@ -1,6 +1,6 @@
-//! The little of protobuf and gRPC that UmaDB's interface needs: numbers, bytes, and one frame a message.
+//! The parts of protobuf and gRPC that UmaDB's interface needs: numbers, bytes, and one frame for each message.
 
-/// Bytes before a message of gRPC: whether it is compressed, and its length.
+/// The bytes before a message of gRPC: a flag for compression, and its length.
 const PREFIX_BYTES: usize = 5;
 
 const NUMBER: u64 = 0;
@@ -27,14 +27,14 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a message as gRPC sends it.
+/// Appends a message in a frame of gRPC.
 pub(super) fn frame(out: &mut Vec<u8>, message: &[u8]) {
     out.push(0);
     out.extend_from_slice(&(message.len() as u32).to_be_bytes());
     out.extend_from_slice(message);
 }
 
-/// The messages of a body. What is cut short is left out.
+/// Returns the messages of a body, without one that is cut off.
 pub(super) fn frames(mut body: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (prefix, rest) = body.split_at_checked(PREFIX_BYTES)?;
@@ -52,7 +52,7 @@ pub(super) enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, up to the first that is neither a number nor bytes.
+/// Returns the fields of a message, up to the first that is neither a number nor bytes.
 pub(super) fn fields(mut message: &[u8]) -> impl Iterator<Item = (u64, Value<'_>)> {
     std::iter::from_fn(move || {
         let key = read_varint(&mut message)?;
@@ -91,7 +91,7 @@ mod tests {
         let mut message = Vec::new();
         number(&mut message, 1, 300);
         bytes(&mut message, 2, b"testing");
-        // The examples of protobuf's own page on its encoding.
+        // The examples come from protobuf's own page on its encoding.
         assert_eq!(message, b"\x08\xac\x02\x12\x07testing");
         let read: Vec<_> = fields(&message).collect();
         assert_eq!(read, [(1, Value::Number(300)), (2, Value::Bytes(b"testing"))]);

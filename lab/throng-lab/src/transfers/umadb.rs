@@ -1,4 +1,4 @@
-//! UmaDB, asked by gRPC: the load generator's HTTP/2, with a transfer as one conditional append.
+//! UmaDB over gRPC: the load generator's HTTP/2, with a transfer as one conditional append.
 
 use anyhow::{Context as _, ensure};
 use servers::{Stop, Umadb};
@@ -17,12 +17,12 @@ use super::{
 };
 
 pub(super) const NAME: &str = "UmaDB";
-/// Accounts that one append opens.
+/// The number of accounts that one append opens.
 const OPENED_AT_ONCE: u32 = 1_000;
 
 pub(super) struct Events {
     server: Umadb,
-    /// The last event of each account.
+    /// The position of the last event of each account.
     known: Vec<u64>,
     transfers: u64,
 }
@@ -47,7 +47,7 @@ impl Events {
         Ok(options)
     }
 
-    /// Asks once; the body of the answer.
+    /// Makes one request and returns the body of the answer.
     fn ask(&self, method: &str, message: &[u8]) -> anyhow::Result<Vec<u8>> {
         let mut request = Vec::new();
         begin(&mut request, self.address(), method);
@@ -67,7 +67,7 @@ impl Events {
     }
 }
 
-/// Sends one request, and returns the body of its answer.
+/// A load of one request that keeps the body of its answer.
 struct Once {
     request: Vec<u8>,
     is_sent: bool,

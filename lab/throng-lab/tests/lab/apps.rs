@@ -127,7 +127,7 @@ fn entity_of_a_stopped_directory_is_quarantined_and_released() {
     let served = serve();
     let mut client = served.client();
     assert_eq!(ask(&mut client, "/api/account/bob/deposit", r#"{"cents":1}"#), 200);
-    // It was told that the transfer was dropped.
+    // The answer says that the transfer was dropped.
     while client.get("/api/account/ann").unwrap().json()["cents"] != 500 {}
     end(served);
     let nobody = decide("quarantine", "nobody");
@@ -135,7 +135,7 @@ fn entity_of_a_stopped_directory_is_quarantined_and_released() {
     assert_refused(&run(&nobody), &["nobody"]);
 }
 
-/// The app `shows`, told by variables where its database is, as in the original's deployments.
+/// Starts the app `shows`. Variables name its database, as in the original's deployments.
 fn serve_shows(schema: &str, projections: &str) -> Served {
     let mut command = throng();
     command.args(["app", "shows", "serve", "--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! `throng-lab faults`, once each of the main kinds: nothing is lost or doubled, it serves again, and the checker can find a loss.
+//! `throng-lab faults`, once for each main kind: nothing is lost or doubled, it serves again, and the checker can find a loss.
 
 use super::kit::throng;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `throng-lab long`, shortened: what it is for is judged over half an hour; that it watches, and that history goes, is tested here.
+//! `throng-lab long`, shortened. Its verdicts need half an hour. These tests check that it observes the service and that history is removed.
 
 use super::kit::run;
 use serde_json::Value;
@@ -11,7 +11,7 @@ fn short(journal: &str) -> Value {
         "--for",
         "30s",
         "--rate",
-        // Enough that the log finishes its first segment: nothing goes from the one being written.
+        // The number is large enough that the log finishes its first segment. Nothing is removed from the segment being written.
         "600",
         "--connections",
         "32",

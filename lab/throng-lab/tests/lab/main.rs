@@ -1,4 +1,4 @@
-//! The program `throng-lab` from outside: figures come, campaigns find nothing, days end right.
+//! The program `throng-lab` from outside: measurements print figures, campaigns find nothing, and days end right.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Measurements: the figures are for people to judge; that they come, for all that was asked, is tested here.
+//! Measurements. People judge the figures. These tests check that each requested figure is printed.
 
 use super::kit::run;
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn lift_rides_are_measured_until_the_read_models_hold_them() {
     assert_eq!(limits, ["1", "adaptive"]);
     for row in rows {
         assert_eq!(row["failures"], 0);
-        // 4 threads × 80, 16 × 60, 1 × 1.
+        // The sum of 4 threads × 80, 16 × 60 and 1 × 1.
         assert_eq!(row["rides"], 1_281);
         assert_positive(
             row,
@@ -104,7 +104,7 @@ fn lift_rides_are_measured_until_the_read_models_hold_them() {
 #[test]
 fn transfers_are_measured_and_survive_kill_and_power_loss() {
     use std::os::unix::fs::PermissionsExt as _;
-    // The servers of others run as other users, who must get there.
+    // The servers run as other users, who need access.
     let for_all = std::fs::Permissions::from_mode(0o755);
     let directory = tempfile::Builder::new().permissions(for_all).tempdir().unwrap();
     let figures = measured(&[

@@ -36,13 +36,13 @@ pub(crate) struct CapacityArgs {
     /// First rate [default: the plan's, or 100].
     #[arg(long, value_parser = values::rate)]
     from: Option<f64>,
-    /// No higher rate.
+    /// The highest rate to try.
     #[arg(long, value_parser = values::rate, default_value = "1000000")]
     to: f64,
     /// Go up by this much, instead of doubling and halving.
     #[arg(long, value_parser = values::rate)]
     step: Option<f64>,
-    /// End the search when the rate is known this well, in percent.
+    /// End the search when the rate is known this precisely, in percent.
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     precision: f64,
     /// The time for which each rate is held, for a URL; a plan has its own time.
@@ -52,10 +52,10 @@ pub(crate) struct CapacityArgs {
     common: Common,
 }
 
-/// A rate that was held.
+/// The results of one rate.
 struct Attempt {
     report: Report,
-    /// The part that is judged, where that is not all of it.
+    /// The part that is judged, if that is not the whole report.
     part: Option<Report>,
     cpu_percent: Option<f64>,
 }
@@ -81,13 +81,13 @@ fn run_search(
     while let Some(rate) = search.next(&trials) {
         let mut tried = attempt(rate)?.judge(rate, promise);
         if tried.1.broken.is_some() && tried.0.ended != "stopped" {
-            // It may have been something else on the machine: the end of a search is tried twice.
+            // The failure may be due to the machine, so the last rate is tried twice.
             show(&tried.1);
             tried = attempt(rate)?.judge(rate, promise);
         }
         let (report, trial) = tried;
         if report.ended == "stopped" {
-            break; // what it found by then is no answer
+            break; // an incomplete search has no answer
         }
         show(&trial);
         trials.push(trial);
@@ -255,7 +255,7 @@ fn table(trials: &[Trial], promise: &Promise, args: &CapacityArgs) -> String {
     out
 }
 
-/// p99 over the rate as bars on a log scale, the promise as a mark.
+/// Draws p99 over the rate as bars on a log scale, with the promise as a mark.
 fn plot(sorted: &[&Trial], promise: &Promise) -> String {
     const WIDTH: f64 = 50.0;
     let shown = || {

@@ -13,7 +13,7 @@ use crate::report::html;
 use crate::sample::{Address, Probe, Sampler, Usage};
 use crate::{Error, Options, Report, Stop, Target, report};
 
-/// Options every command has.
+/// The options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Connections over all threads [default: 64, or as the plan says].
@@ -22,10 +22,10 @@ pub(crate) struct Common {
     /// Worker threads; one drives more than 100,000 requests a second.
     #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: u16,
-    /// Speak HTTP/2: negotiated with an https target, known of an http one.
+    /// Speak HTTP/2: negotiated with an https target, assumed of an http one.
     #[arg(long)]
     pub(crate) http2: bool,
-    /// Requests in flight on one connection of HTTP/2 at most, as far as the target allows [default: 1].
+    /// The most requests in flight on one connection of HTTP/2, as far as the target allows [default: 1].
     #[arg(long, value_name = "N", requires = "http2")]
     pub(crate) streams: Option<usize>,
     /// The longest time of a request [default: 10s, or as the plan says].
@@ -37,7 +37,7 @@ pub(crate) struct Common {
     /// Write the whole report as JSON to this file (`-`: standard output, instead of the text).
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write one CSV line a request to this file, and one a second to FILE.seconds.csv.
+    /// Write one CSV line for each request to this file, and one for each second to FILE.seconds.csv.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write the report as one self-contained page.
@@ -67,7 +67,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The target with its addresses. A name without one is no reason not to run: its requests are counted as failed.
+    /// Returns the target with its addresses. A name without an address is no error here; its requests are counted as failed.
     pub(crate) fn target(&self, url: &str) -> anyhow::Result<Target> {
         let mut target = Target::parse(url, self.i_own_this_target)?;
         match target.look_up() {
@@ -81,11 +81,11 @@ impl Common {
         self.threads.into()
     }
 
-    /// Options of a run against `target`, whose files can be written.
+    /// Returns the options of a run against `target`. Fails if its files cannot be written.
     pub(crate) fn options(&self, target: Target, stop: &Stop) -> anyhow::Result<Options> {
         let files = [&self.json, &self.csv, &self.html].into_iter().flatten();
         for path in files.filter(|path| path.as_os_str() != "-") {
-            // Found now, not when the run is over and its report would be lost.
+            // The check comes first, because after the run the report would be lost.
             let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
             file.with_context(|| format!("cannot write {}", path.display()))?;
         }
@@ -102,7 +102,7 @@ impl Common {
         Ok(options)
     }
 
-    /// Several runs cannot share the file of one.
+    /// Refuses `--csv`, because several runs cannot share one file.
     pub(crate) fn refuse_csv(&self) -> anyhow::Result<()> {
         match self.csv {
             Some(_) => bail!("--csv holds the requests of a single run; this command makes several: use --json"),
@@ -110,7 +110,7 @@ impl Common {
         }
     }
 
-    /// Starts sampling what was asked for, here and in a plan.
+    /// Starts to sample what the options and the plan ask for.
     pub(crate) fn sampler(&self, planned: &[SampleShape]) -> anyhow::Result<Sampler> {
         let mut probes = Vec::new();
         for &pid in &self.pid {
@@ -142,7 +142,7 @@ impl Common {
         Ok(Sampler::start(probes)?)
     }
 
-    /// Puts the samples into the report, with what could not be sampled as warnings.
+    /// Adds the samples to the report, and a warning for each series that could not be sampled.
     pub(crate) fn sampled(sampler: Sampler, mut report: Report) -> Report {
         let (samples, failures) = sampler.finish();
         report.samples = samples;
@@ -150,7 +150,7 @@ impl Common {
         report
     }
 
-    /// Writes the files that were asked for and prints the report.
+    /// Writes the requested files and prints the report.
     pub(crate) fn deliver(&self, report: &Report) -> anyhow::Result<ExitCode> {
         self.print(|| report.to_json(), || report::text(report))?;
         self.page(|| html::run(report))?;
@@ -166,12 +166,12 @@ impl Common {
         })
     }
 
-    /// Writes the page, if one was asked for.
+    /// Writes the page, if requested.
     pub(crate) fn page(&self, page: impl FnOnce() -> String) -> anyhow::Result<()> {
         self.html.as_deref().map_or(Ok(()), |path| write(path, &page()))
     }
 
-    /// Prints the text and writes the JSON, as asked for.
+    /// Prints the text and writes the JSON, as requested.
     pub(crate) fn print(&self, json: impl FnOnce() -> String, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self.json.as_deref() {
             Some(path) if path.as_os_str() == "-" => show(&(json() + "\n")),
@@ -189,22 +189,22 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes to standard output; a reader that went away (`| head`) is no error of ours.
+/// Writes to standard output. A closed reader (`| head`) is not an error.
 pub(crate) fn show(text: &str) {
     use std::io::Write as _;
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Writes a line to standard error, whether or not anybody reads it.
+/// Writes a line to standard error, even if nobody reads it.
 pub(crate) fn note(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A signal so soon after the first is the same wish, told twice: `timeout` and others signal process and group.
+/// A signal this soon after the first belongs to it: `timeout` and others signal both the process and the group.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// Ctrl-C ends the run with its report; another one later ends the program at once.
+/// Makes Ctrl-C end the run with its report. A later second one ends the program at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Stop::new();

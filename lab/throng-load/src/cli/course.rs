@@ -9,10 +9,10 @@ use crate::Report;
 use crate::plan::Plan;
 use crate::report::Summary;
 
-/// Its line of a request.
+/// The header line of its CSV file.
 const HEADER: &str = "start_time,latency,request_type,response_code";
 
-/// Its report, times in milliseconds.
+/// Returns its report, with times in milliseconds.
 pub(super) fn text(report: &Report) -> String {
     let summary = Summary::of(&report.response);
     let seconds = report.elapsed().as_secs_f64();
@@ -30,7 +30,7 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
-/// Rewrites the requests of a run, one CSV line a try, as that client writes them: start in milliseconds since 1970, latency in
+/// Rewrites the requests of a run in the format of that client, one CSV line for each attempt: start in milliseconds since 1970, latency in
 /// milliseconds, method, status (0 without an answer).
 pub(super) fn rewrite(path: &Path, report: &Report, plan: &Plan) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

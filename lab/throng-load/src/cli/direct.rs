@@ -17,7 +17,7 @@ use crate::{Arrivals, Closed, Open, run_watched};
 pub(crate) struct DirectArgs {
     /// The URL to load, for example http://127.0.0.1:8080/primes/20
     url: Option<String>,
-    /// Open model: requests a second, sent whatever the server does.
+    /// Open model: requests a second, sent even if the server falls behind.
     #[arg(long, short = 'r', value_parser = values::rate)]
     rate: Option<f64>,
     /// Independent arrivals (exponential gaps) instead of evenly spaced ones.
@@ -29,7 +29,7 @@ pub(crate) struct DirectArgs {
     /// The time for which to load (60s, 5m); default 10s.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
-    /// Closed model: end after so many requests.
+    /// Closed model: end after this many requests.
     #[arg(long, short = 'n', conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
         if args.poisson {
             arrivals = arrivals.poisson(args.seed);
         }
-        // Late requests may still be sent for as long as one may take; what is left then is unsent.
+        // Late requests may still be sent during one request timeout. The rest is counted as unsent.
         options.duration = Some(duration + options.request_timeout);
         let mut display = Display::new("open", Goal::Time(duration), quiet);
         let run = run_watched(&options, Open::split(&request, &arrivals, threads), |progress| {

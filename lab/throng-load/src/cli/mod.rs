@@ -1,4 +1,4 @@
-//! The command line, to be mounted by a binary as `load`.
+//! The command line, which a binary mounts as `load`.
 
 mod capacity;
 mod common;
@@ -42,7 +42,7 @@ enum Command {
     Compare(compare::CompareArgs),
 }
 
-/// Runs the command; errors go to standard error.
+/// Runs the command. Errors go to standard error.
 pub fn run(args: LoadArgs) -> ExitCode {
     let result = match &args.command {
         None => direct::run(&args.direct),

@@ -24,7 +24,7 @@ pub(crate) struct RunArgs {
     /// End after this time, whatever the plan says.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
-    /// Print the report of the skiers course's load client, too, and write its CSV line a request to this file:
+    /// Also print the report of the skiers course's load client, and write its CSV line for each request to this file:
     /// start_time,latency,request_type,response_code.
     #[arg(long, value_name = "FILE", conflicts_with = "csv")]
     course: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     common: Common,
 }
 
-/// A plan, bound to a target.
+/// A plan with its target.
 #[derive(Debug, Args)]
 pub(crate) struct Planned {
     /// Base URL, instead of the plan's.

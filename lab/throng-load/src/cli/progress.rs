@@ -12,16 +12,16 @@ use crate::report::{count, nanos};
 
 const PIPE_LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// A terminal of fewer columns has no room for a bar.
+/// The least columns of a terminal with room for a bar.
 const WIDE: usize = 90;
-/// The width of a terminal below which there is no room for words.
+/// The least columns of a terminal with room for words.
 const NARROW: usize = 70;
 
 fn columns() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDE, |size| size.ws_col.into())
 }
 
-/// The last second in a line. A narrow terminal cuts off at the end, so the total comes last.
+/// Returns the last second as one line. A narrow terminal cuts off the end, so the total comes last.
 fn message(second: Option<&Second>, counters: &Counters, columns: usize) -> String {
     let rate = count(second.map_or(0, |second| second.counters.successes));
     let p50 = nanos(second.map_or(0, |second| second.p50_nanos));
@@ -34,7 +34,7 @@ fn message(second: Option<&Second>, counters: &Counters, columns: usize) -> Stri
     format!("{rate}/s · p99 {p99} · errors {errors} · p50 {p50} · {done} done")
 }
 
-/// The goal by which the end of a run is measured.
+/// The goal that determines the progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     Requests(u64),
@@ -42,7 +42,7 @@ pub(crate) enum Goal {
     Unknown,
 }
 
-/// Shows how a run goes, on standard error.
+/// Shows the progress of a run on standard error.
 pub(crate) struct Display {
     bar: Option<ProgressBar>,
     goal: Goal,
@@ -67,7 +67,7 @@ impl Display {
                 (true, false) => "{prefix} {bar:20} {percent:>3} % {wide_msg}",
                 (false, _) => "{prefix} {spinner} {elapsed} {wide_msg}",
             };
-            // What the numbers leave.
+            // The label gets the columns that the numbers leave.
             let prefix: String = label.chars().take((columns / 4).max(8)).collect();
             let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
             bar.set_style(
@@ -122,7 +122,7 @@ mod tests {
         };
         second.counters.successes = 237_930;
         let counters = Counters::default();
-        // "closed 100 % " stands before it.
+        // The text "closed 100 % " stands before it.
         assert!(message(Some(&second), &counters, 40).chars().count() <= 40 - 13);
         assert!(message(Some(&second), &counters, 120).contains("p50"));
         assert!(message(None, &counters, 40).contains("err 0"));

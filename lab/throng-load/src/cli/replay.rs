@@ -16,13 +16,13 @@ use crate::{Aftermath, ErrorKind, OrderedReplay, Outcome, Verdict, run_watched, 
 pub(crate) struct ReplayArgs {
     /// Recorded requests, one JSON object a line.
     trace: PathBuf,
-    /// The URL that recorded paths are put behind.
+    /// The base URL of the recorded paths.
     #[arg(long)]
     target: String,
-    /// The speed, as a multiple of the recorded one; without it as fast as answers come.
+    /// The speed as a multiple of the recorded one. Without it, requests are sent as fast as answers arrive.
     #[arg(long, value_parser = values::rate)]
     speed: Option<f64>,
-    /// The requests that may wait behind others of the same key.
+    /// The most requests that may wait behind others of the same key.
     #[arg(long, default_value_t = 4096)]
     look_ahead: usize,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The one request that a URL is loaded with.
+//! The request for a URL on the command line.
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -6,13 +6,13 @@ use clap::Args;
 use super::values;
 use crate::{Request, Target};
 
-/// The request, for a URL.
+/// The arguments of the request, for a URL.
 #[derive(Debug, Args)]
 pub(super) struct RequestArgs {
-    /// Method; POST where there is a body.
+    /// Method [default: GET, or POST with a body].
     #[arg(long, short = 'm')]
     method: Option<String>,
-    /// A header, `Name: value`; repeatable. `Content-Type: application/json` by itself where the body begins with { or [.
+    /// A header, `Name: value`; repeatable. `Content-Type: application/json` is added if the body begins with { or [.
     #[arg(long, short = 'H', value_parser = values::header)]
     header: Vec<(String, String)>,
     /// The request's body; `@FILE` reads it from a file.
@@ -21,7 +21,7 @@ pub(super) struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// True if any of these arguments was given.
+    /// Returns true if any of these arguments was given.
     pub(super) fn is_given(&self) -> bool {
         self.method.is_some() || !self.header.is_empty() || self.body.is_some()
     }

@@ -1,8 +1,8 @@
-//! Values of options, parsed.
+//! Parsers for the values of options.
 
 use std::time::Duration;
 
-/// `250us`, `20ms`, `1.5s`, `2m`, `1h`; a bare number is seconds.
+/// Parses `250us`, `20ms`, `1.5s`, `2m` or `1h`. A bare number is in seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text
@@ -27,17 +27,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is too long"))
 }
 
-/// A body that seems to be JSON.
+/// Returns true if a body looks like JSON.
 pub(crate) fn is_json(body: &[u8]) -> bool {
     matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
-/// The header that says what a body is.
+/// Returns true for the header that names the type of a body.
 pub(crate) fn is_content_type(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-type")
 }
 
-/// A duration above nothing.
+/// Parses a duration greater than zero.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err(format!("`{text}` is no time at all: give more than 0")),
@@ -45,7 +45,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A list of what there is, for who asked for what there is not.
+/// Returns a list of the known names, for an error about an unknown one.
 pub(crate) fn known<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
     match names.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn known<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// A field as the command line has it, `Name: value`.
+/// Parses a header field, `Name: value`.
 pub fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')
@@ -66,7 +66,7 @@ pub fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_string(), value.trim().to_string()))
 }
 
-/// A positive rate.
+/// Parses a positive rate.
 pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),

@@ -1,4 +1,4 @@
-//! A connection: its socket, the requests in flight on it, and the bytes on their way.
+//! A connection: its socket, the requests in flight on it, and the bytes to be sent.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,17 +12,16 @@ use super::parser::Parser;
 use super::tls::{TlsClient, TlsSession};
 use crate::ErrorKind;
 
-/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionState {
     Closed,
     Connecting,
     Open,
-    /// A failed attempt came before: there is no other before its deadline.
+    /// A failed attempt came before. The next one is made at the deadline.
     Resting,
 }
 
-/// A request that was given and not yet answered.
+/// A request that was sent and not yet answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InFlight {
     pub(crate) tag: u64,
@@ -31,36 +30,36 @@ pub(crate) struct InFlight {
     pub(crate) bytes: u32,
     pub(crate) class: u16,
     pub(crate) no_body: bool,
-    /// Connections that have given it back unprocessed.
+    /// The number of connections that have returned it unprocessed.
     pub(crate) given_back: u8,
 }
 
-/// A slot for a connection; it is made again after a close.
+/// A slot for a connection. It is connected again after a close.
 pub(crate) struct Connection {
     pub(crate) state: ConnectionState,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<TlsSession>,
-    /// The session that interprets the bytes, where HTTP/2 is spoken. It holds the requests in flight on its streams.
+    /// The session that interprets the bytes of HTTP/2. It holds the requests in flight on its streams.
     pub(crate) http2: Option<Box<Session>>,
-    /// The requests in flight. Without HTTP/2 they are in the order of their answers; with it, there is only one that waits for the
-    /// connection to be made.
+    /// The requests in flight. With HTTP/1.1 they are in the order of their answers. With HTTP/2 there is at most one, which waits for the
+    /// connection.
     pub(crate) in_flight: VecDeque<InFlight>,
     pub(crate) parser: Parser,
-    /// Bytes for the wire that the socket has not taken, from `out_at` on.
+    /// Bytes that the socket has not taken yet, from `out_at` on.
     pub(crate) out: Vec<u8>,
     pub(crate) out_at: usize,
     pub(crate) wants_write: bool,
-    /// When what it waits for (connect, answer, rest) is given up or over; `u64::MAX` if nothing.
+    /// The deadline of what it waits for (connect, answer, rest); `u64::MAX` if it waits for nothing.
     pub(crate) deadline_nanos: u64,
-    /// Since when it could have taken a request.
+    /// The time since when it could have taken a request.
     pub(crate) free_nanos: u64,
     /// Bytes of the current answer so far.
     pub(crate) bytes_in: u64,
-    /// Told from events of earlier sockets in the same slot.
+    /// Distinguishes events of this socket from those of earlier sockets in the same slot.
     pub(crate) generation: u32,
-    /// True while it stands in the queue of the free.
+    /// True while it is in the queue of free connections.
     pub(crate) queued: bool,
-    /// Failed connects in a row.
+    /// The number of failed connects in a row.
     pub(crate) failed_connects: u32,
 }
 
@@ -93,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Opens a socket towards `address`; whether it succeeds is told by readiness.
+    /// Opens a socket to `address`. Its readiness tells whether the connect succeeded.
     pub(crate) fn connect(&mut self, address: SocketAddr, tls: Option<&TlsClient>) -> Result<(), ErrorKind> {
         self.generation = self.generation.wrapping_add(1);
         let family = if address.is_ipv4() {
@@ -129,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Lets go of the socket and of all that belonged to it, except what is in flight.
+    /// Drops the socket and its state, except the requests in flight.
     pub(crate) fn close(&mut self) {
         if let Some(session) = self.http2.take() {
             self.in_flight.extend(session.into_in_flight());
@@ -145,7 +144,7 @@ impl Connection {
         self.bytes_in = 0;
     }
 
-    /// Returns the number of requests it takes now, with `pipeline` in flight at most where HTTP/1.1 is spoken.
+    /// Returns the number of requests it takes now. With HTTP/1.1 at most `pipeline` are in flight.
     pub(crate) fn room(&self, pipeline: usize) -> usize {
         match &self.http2 {
             Some(session) => session.room(),
@@ -153,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Takes a request: straight to the socket where nothing is before it, else behind the rest.
+    /// Sends a request, or queues it until the connection is open.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
         if self.state != ConnectionState::Open {
             self.out.extend_from_slice(bytes);
@@ -162,7 +161,7 @@ impl Connection {
         self.transmit(bytes)
     }
 
-    /// Takes bytes for the wire, encrypted where that is spoken.
+    /// Sends bytes, encrypted if the connection uses TLS. What the socket does not take is queued.
     pub(crate) fn transmit(&mut self, bytes: &[u8]) -> Sent {
         if let Some(tls) = &mut self.tls {
             if tls.send(bytes).is_err() {
@@ -192,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// The connection is made: what waited may go.
+    /// Marks the connection as open and sends the queued requests.
     pub(crate) fn opened(&mut self) -> Sent {
         self.state = ConnectionState::Open;
         self.failed_connects = 0;
@@ -206,7 +205,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends the queued bytes, as far as the socket takes them.
     pub(crate) fn flush(&mut self) -> Sent {
         let Some(socket) = &self.socket else {
             return Sent::Failed(ErrorKind::Closed);

@@ -1,4 +1,4 @@
-//! Starts the workers, follows them second by second, and adds up what they did.
+//! Starts the workers, follows them second by second, and adds up their results.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -19,23 +19,23 @@ use crate::report::{ClassReport, Report};
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// The progress of a run, shown ten times a second.
+/// The progress of a run, reported ten times a second.
 #[derive(Debug)]
 pub struct Progress<'a> {
-    /// Since the start.
+    /// The time since the start.
     pub elapsed: Duration,
-    /// All that ended up to the last finished second.
+    /// The sums up to the last finished second.
     pub counters: &'a Counters,
-    /// The last finished second, if there is one.
+    /// The last finished second, if any.
     pub last_second: Option<&'a Second>,
 }
 
-/// A finished run: its report, and the sources with whatever they gathered.
+/// A finished run: its report, and the sources with the data they gathered.
 #[derive(Debug)]
 pub struct Run<S> {
-    /// The report over all workers.
+    /// The report of all workers together.
     pub report: Report,
-    /// The sources, as they were given.
+    /// The sources, in the given order.
     pub sources: Vec<S>,
 }
 
@@ -49,13 +49,12 @@ struct Finished<S> {
     usage: ThreadUsage,
 }
 
-/// Drives `sources`, one worker thread each, against the target until they are done, the time is
-/// up, or the run is stopped.
+/// Drives `sources` against the target, with a worker thread for each. It ends when they are done, the time is up, or the run is stopped.
 pub fn run<S: Source>(options: &Options, sources: Vec<S>) -> Result<Run<S>> {
     run_watched(options, sources, |_| {})
 }
 
-/// Runs like [`run`], and tells `watch` the progress ten times a second.
+/// Does the same as [`run`], and passes the progress to `watch` ten times a second.
 pub fn run_watched<S: Source>(
     options: &Options,
     sources: Vec<S>,
@@ -142,7 +141,7 @@ fn work<S: Source>(
     alive: mpsc::SyncSender<()>,
     wait_for_go: &mpsc::Receiver<Instant>,
 ) -> Result<Finished<S>> {
-    // Timers that fire up to 50 µs late would be the generator's own delay in an open model.
+    // Timers that fire up to 50 µs late would distort an open model.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let mut worker = Worker::new(orders, source, recorder)?;
     worker.connect_ahead()?;
@@ -166,7 +165,7 @@ fn work<S: Source>(
     })
 }
 
-/// Takes the workers' finished seconds, and finishes those that all of them have left behind.
+/// Takes the workers' finished seconds, and completes the seconds that all workers have finished.
 fn collect(mailboxes: &[Arc<Mailbox>], series: &mut Series) {
     let mut finished_before = u64::MAX;
     for mailbox in mailboxes {
@@ -247,7 +246,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
-    /// Answers one request a connection, and closes it.
+    /// Starts a server that answers one request on each connection and closes it.
     fn one_answer_a_connection() -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -288,7 +287,7 @@ mod tests {
         assert!(asked.load(std::sync::atomic::Ordering::SeqCst));
         let mut version = 0;
         while version == 0 {
-            // The last lookup may still be on its way.
+            // The last lookup may still be in progress.
             if let Some(addresses) = resolver.changed_since(&mut version) {
                 assert_eq!(addresses, [new]);
             }

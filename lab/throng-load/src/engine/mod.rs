@@ -1,4 +1,4 @@
-//! The engine: workers that drive connections, and the coordinator that watches them.
+//! The engine: workers that drive connections, and the coordinator that follows them.
 
 mod connection;
 mod coordinator;

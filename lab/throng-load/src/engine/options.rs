@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::{Target, TlsOptions};
 
-/// Tells a run from outside to end: it stops giving requests and reports what was done.
+/// Ends a run from outside. The run then sends no new requests and reports its results.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// A switch that nobody has thrown.
+    /// Returns a switch that is off.
     pub fn new() -> Self {
         Stop::default()
     }
@@ -21,42 +21,42 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True if the run should end.
+    /// Returns true if the run should end.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for a signal handler.
+    /// Returns the flag itself, for a signal handler.
     pub fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
 }
 
-/// The options of a run. A [`crate::Source`] decides the requests.
+/// The options of a run. A [`crate::Source`] chooses the requests.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The target of the requests.
     pub target: Target,
-    /// Connections over all workers at most, 1 to 65,535.
+    /// The most connections of all workers together, 1 to 65,535.
     pub connections: usize,
-    /// The connections that are made before the clock starts; each further one is made when a request is due and none is free.
+    /// The connections that are made before the clock starts. Further ones are made when a request is due and no connection is free.
     pub connections_ahead: usize,
-    /// Requests in flight on one connection of HTTP/1.1; above 1 is pipelining.
+    /// The requests in flight on one connection of HTTP/1.1; more than 1 is pipelining.
     pub pipeline: usize,
-    /// Speaks HTTP/2, with so many streams (requests in flight) on one connection at most, 1 to 1,024, and no more than
-    /// the target allows. `https` targets are asked for it in the handshake (ALPN), `http` ones are known to speak it.
+    /// The most streams (requests in flight) on one connection of HTTP/2, 1 to 1,024, as far as the target allows. `None` is HTTP/1.1. HTTP/2 is
+    /// negotiated with `https` targets in the handshake (ALPN), and assumed of `http` ones.
     pub http2: Option<usize>,
-    /// No new request after this time; `None`: until the sources are done.
+    /// The time after which no new request is sent; `None` lasts until the sources are done.
     pub duration: Option<Duration>,
-    /// The longest time of a request, from being given to a connection to its whole answer.
+    /// The longest time of a request, from its connection's assignment to the end of its answer.
     pub request_timeout: Duration,
     /// The longest time for making a connection.
     pub connect_timeout: Duration,
-    /// The time for which answers are waited for after the end. At most the request timeout makes sense.
+    /// The longest wait for answers after the end. More than the request timeout makes no sense.
     pub drain: Duration,
-    /// Uses a connection again after an answer.
+    /// True if a connection is used again after an answer.
     pub keep_alive: bool,
-    /// Names for [`crate::Shot::class`].
+    /// The names for [`crate::Shot::class`].
     pub classes: Vec<String>,
     /// The file that gets a CSV line for each request.
     pub log: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: 64 connections, all made ahead, no pipelining, 10 s a request, 1 s to connect.
+    /// Returns the defaults: 64 connections, all made ahead, no pipelining, 10 s for a request, 1 s to connect.
     pub fn new(target: Target) -> Self {
         Options {
             target,
@@ -120,8 +120,10 @@ impl Options {
     }
 }
 
-/// Makes sure that this process may open so many connections: raises its soft limit as far as
-/// needed, and names the limit and the remedy where that is not enough.
+/// Ensures that this process may open this many connections. Raises its soft limit as far as needed.
+///
+/// # Errors
+/// [`Error::FileDescriptors`](crate::Error::FileDescriptors) names the limit and the remedy if that is not enough.
 pub fn file_descriptors_for(connections: usize) -> Result<()> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let needed = connections as u64 + 64;

@@ -1,4 +1,4 @@
-//! Answers, parsed as their bytes come. Pure: no socket, no clock.
+//! Parses answers as their bytes arrive. It has no socket and no clock.
 
 use crate::{ErrorKind, ResponseParts};
 
@@ -28,7 +28,7 @@ enum Stage {
         size: u64,
         digits: u8,
     },
-    /// The rest of a size line: extension and line end.
+    /// The rest of a size line: the extension and the line end.
     ChunkLine {
         size: u64,
     },
@@ -36,24 +36,24 @@ enum Stage {
         left: u64,
     },
     ChunkEnd,
-    /// Trailers after the last chunk; `blank` while nothing but a line end has come on this line.
+    /// The trailers after the last chunk. `blank` is true while the line has nothing but a line end.
     Trailer {
         blank: bool,
     },
 }
 
-/// The result of some bytes.
+/// The result of feeding bytes.
 #[derive(Debug)]
 pub(crate) enum Fed<'a> {
-    /// All were taken, more are needed.
+    /// All bytes were taken, and more are needed.
     More,
-    /// An answer is whole after `used` of them. Call [`Parser::reset`] after using it.
+    /// An answer is complete after `used` of the bytes. Call [`Parser::reset`] after using it.
     Done {
         used: usize,
         answer: ResponseParts<'a>,
         keep_alive: bool,
     },
-    /// The connection cannot be understood any more.
+    /// The bytes do not parse, so the connection is unusable.
     Broken(ErrorKind),
 }
 
@@ -65,19 +65,19 @@ struct Head {
 }
 
 impl Parser {
-    /// True while nothing of an answer has come.
+    /// Returns true while nothing of an answer has arrived.
     pub(crate) fn is_fresh(&self) -> bool {
         self.stage == Stage::Head && self.head.is_empty()
     }
 
-    /// Makes ready for the next answer.
+    /// Prepares for the next answer.
     pub(crate) fn reset(&mut self) {
         self.stage = Stage::Head;
         self.head.clear();
         self.body.clear();
     }
 
-    /// Takes bytes as they came; `no_body` for the answer to a `HEAD` request.
+    /// Parses the next bytes. `no_body` is true for the answer to a `HEAD` request.
     pub(crate) fn feed<'a>(&'a mut self, data: &'a [u8], no_body: bool) -> Fed<'a> {
         let mut used = 0;
         while self.stage == Stage::Head {
@@ -163,7 +163,7 @@ impl Parser {
         self.body.extend_from_slice(&data[..data.len().min(room)]);
     }
 
-    /// Returns the number of bytes of `data` that end the body, if they do.
+    /// Returns the number of bytes of `data` that end the body, or `None` if it goes on.
     fn take_body(&mut self, data: &[u8]) -> Result<Option<usize>, ErrorKind> {
         let mut at = 0;
         loop {
@@ -234,7 +234,7 @@ impl Parser {
     }
 }
 
-/// The head at the start of `data`, if all of it is there.
+/// Returns the head at the start of `data`, if it is complete.
 fn parse_head(data: &[u8], no_body: bool) -> Result<Option<Head>, ErrorKind> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut []);
@@ -251,7 +251,7 @@ fn parse_head(data: &[u8], no_body: bool) -> Result<Option<Head>, ErrorKind> {
     let mut length = None;
     let mut chunked = false;
     for header in response.headers.iter() {
-        // Names told apart by their length first: nearly every header is passed over by that alone.
+        // The length is compared first. Nearly every header is skipped by that alone.
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
                 let found = length_of(header.value)?;
@@ -315,7 +315,7 @@ fn length_of(value: &[u8]) -> Result<u64, ErrorKind> {
 mod tests {
     use super::*;
 
-    /// Every answer in `data`, fed in pieces of `piece` bytes: status and body.
+    /// Returns the status and body of every answer in `data`, which is fed in pieces of `piece` bytes.
     fn all(data: &[u8], piece: usize) -> Result<Vec<(u16, String)>, ErrorKind> {
         let mut parser = Parser::default();
         let mut answers = Vec::new();

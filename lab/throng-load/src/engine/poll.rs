@@ -8,10 +8,10 @@ use crate::error::{Doing as _, Result};
 
 pub(crate) use rustix::event::epoll::EventFlags;
 
-/// Waits at least this long need no better precision than a millisecond.
+/// The wait from which on a precision of a millisecond is enough.
 const COARSE_NANOS: u64 = 20_000_000;
 
-/// A set of sockets to be woken for, each under a number.
+/// A set of sockets to wait for, each under a number.
 pub(crate) struct Poll {
     epoll: OwnedFd,
     pub(crate) events: Vec<epoll::Event>,
@@ -34,10 +34,10 @@ impl Poll {
         epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(number), flags)
     }
 
-    /// Waits at most so long; what is ready stands in `events` then.
+    /// Waits at most this long. Afterwards `events` holds the ready sockets.
     ///
-    /// `epoll_wait` counts in milliseconds. Where a request is due sooner, `ppoll` waits for the
-    /// set as a whole, to the nanosecond: one system call more, only while there is time to spare.
+    /// `epoll_wait` counts in milliseconds. If a request is due sooner, `ppoll` waits for the set as a whole, to the nanosecond. That is one more
+    /// system call, and it is made only while there is time to spare.
     pub(crate) fn wait(&mut self, nanos: u64) -> Result<()> {
         self.events.clear();
         let mut nanos = nanos;

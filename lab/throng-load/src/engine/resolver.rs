@@ -1,5 +1,5 @@
-//! Looks the target's name up again while a run goes on: on a thread of its own, because the
-//! system's resolver may take seconds, one lookup at a time, and at most one a second.
+//! Looks up the target's name again during a run. It uses a thread of its own, because the system's resolver may take seconds. There is one lookup at
+//! a time, and at most one a second.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,24 +20,24 @@ pub(crate) struct Resolver {
     look_up: Box<LookUp>,
     every: Duration,
     known: Mutex<Known>,
-    /// The number of changes of the addresses. The resolving thread adds one after each; workers compare it with the one they know.
+    /// The number of changes of the addresses. The resolving thread adds one after each. Workers compare it with the one they know.
     version: AtomicU32,
 }
 
 struct Known {
     addresses: Vec<SocketAddr>,
-    /// When the last lookup began.
+    /// The time when the last lookup began.
     asked: Instant,
     under_way: bool,
 }
 
 impl Resolver {
-    /// Returns the resolver of a target that was just looked up; `None` where its host is an address already.
+    /// Returns the resolver of a target that was just looked up, or `None` if its host is an address.
     pub(crate) fn of(target: &Target) -> Option<Arc<Self>> {
         let (host, port, owned) = (target.host.clone(), target.port, target.owned);
         let look_up = move || {
             let mut found = addresses(&host, port)?;
-            // A name that leads elsewhere by now is no permission to load that place.
+            // The permission does not extend to other places to which the name leads now.
             found.retain(|address| owned || is_ours(address.ip()));
             Ok(found)
         };
@@ -67,7 +67,7 @@ impl Resolver {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a lookup, unless one is under way or the last is young. Does not wait for it.
+    /// Starts a lookup, unless one is in progress or the last one is recent. Does not wait for it.
     pub(crate) fn refresh(self: &Arc<Self>) {
         let mut known = self.known();
         if known.under_way || known.asked.elapsed() < self.every {
@@ -76,7 +76,7 @@ impl Resolver {
         known.asked = Instant::now();
         let resolver = self.clone();
         let work = move || {
-            // A name that cannot be found has no address, whatever it had before.
+            // A name that cannot be found has no address, even if it had one before.
             let mut found = (resolver.look_up)().unwrap_or_default();
             let mut known = resolver.known();
             known.under_way = false;
@@ -91,7 +91,7 @@ impl Resolver {
         known.under_way = thread::Builder::new().name("resolver".into()).spawn(work).is_ok();
     }
 
-    /// The addresses, if they have changed since `version`, which is brought up to date.
+    /// Returns the addresses if they have changed since `version`, and updates `version`.
     pub(crate) fn changed_since(&self, version: &mut u32) -> Option<Vec<SocketAddr>> {
         if self.version.load(Ordering::Acquire) == *version {
             return None;

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use crate::ErrorKind;
 use crate::error::{Error, Result};
 
-/// The trust in an `https` target.
+/// The certificates to trust of an `https` target.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// Accepts any certificate. For targets of one's own with self-signed ones.
+    /// Accepts any certificate, for one's own targets with self-signed ones.
     pub insecure: bool,
-    /// A PEM file of certificates to trust, besides the system's.
+    /// A PEM file of certificates to trust in addition to the system's.
     pub roots: Option<PathBuf>,
 }
 
-/// The part that every TLS connection of a run shares.
+/// The part that all TLS connections of a run share.
 #[derive(Clone)]
 pub(crate) struct TlsClient {
     #[cfg(feature = "tls")]
@@ -27,17 +27,16 @@ pub(crate) struct TlsClient {
     name: rustls::pki_types::ServerName<'static>,
 }
 
-/// A TLS connection.
 pub(crate) struct TlsSession {
     #[cfg(feature = "tls")]
     session: Box<rustls::ClientConnection>,
 }
 
-/// A handshake or record that cannot be understood or trusted.
+/// A handshake or record that cannot be parsed or trusted.
 #[derive(Debug)]
 pub(crate) struct TlsBroken {
     pub(crate) kind: ErrorKind,
-    /// The fault, for people.
+    /// The fault in words.
     pub(crate) reason: String,
 }
 
@@ -62,7 +61,7 @@ impl TlsClient {
     }
 }
 
-/// A connection through TLS, for a single request.
+/// Returns a TLS connection for a single request.
 ///
 /// # Errors
 /// This build has no TLS.
@@ -71,10 +70,10 @@ pub fn over_tls(options: &TlsOptions, host: &str, stream: TcpStream) -> Result<i
     TlsClient::new(options, host, false).map(|_| stream)
 }
 
-/// A connection through TLS, for a single request.
+/// Returns a TLS connection for a single request.
 ///
 /// # Errors
-/// The certificates to trust cannot be read, or the host is no name for TLS.
+/// The certificates to trust cannot be read, or the host is not a valid name for TLS.
 #[cfg(feature = "tls")]
 pub fn over_tls(options: &TlsOptions, host: &str, stream: TcpStream) -> Result<impl Read + Write> {
     let client = TlsClient::new(options, host, false)?;
@@ -150,7 +149,7 @@ impl TlsClient {
 
     pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
         let mut session = rustls::ClientConnection::new(self.config.clone(), self.name.clone()).map_err(broken)?;
-        // A whole request is handed over at once, however large; what it becomes is taken out at once.
+        // The buffer is unlimited, because a whole request of any size is written at once and its ciphertext is taken at once.
         session.set_buffer_limit(None);
         Ok(TlsSession {
             session: Box::new(session),
@@ -160,7 +159,7 @@ impl TlsClient {
 
 #[cfg(feature = "tls")]
 impl TlsSession {
-    /// Takes ciphertext, appends what it says to `plain`; false once the peer has said goodbye.
+    /// Decrypts ciphertext and appends the result to `plain`. Returns false once the peer has sent its closing alert.
     pub(crate) fn receive(&mut self, mut data: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
         while !data.is_empty() {
             self.session.read_tls(&mut data).map_err(unreadable)?;
@@ -178,17 +177,17 @@ impl TlsSession {
         Ok(true)
     }
 
-    /// Encrypts; before the end of the handshake it is kept until then.
+    /// Encrypts bytes. Before the end of the handshake it keeps them.
     pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), TlsBroken> {
         self.session.writer().write_all(plain).map_err(unreadable)
     }
 
-    /// True if the handshake is done and did not settle on HTTP/2.
+    /// Returns true if the handshake is done and did not choose HTTP/2.
     pub(crate) fn refuses_http2(&self) -> bool {
         !self.session.is_handshaking() && self.session.alpn_protocol() != Some(HTTP2)
     }
 
-    /// Appends the ciphertext that wants to go out.
+    /// Appends the ciphertext to be sent.
     pub(crate) fn outgoing(&mut self, out: &mut Vec<u8>) {
         while self.session.wants_write() && self.session.write_tls(out).is_ok_and(|bytes| bytes > 0) {}
     }
@@ -214,7 +213,7 @@ fn broken(error: rustls::Error) -> TlsBroken {
     }
 }
 
-/// Trusts whatever the server shows; signatures are still checked, so it must hold its key.
+/// Accepts any certificate. Signatures are still checked, so the server must have its key.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
 struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);

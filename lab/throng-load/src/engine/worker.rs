@@ -1,8 +1,7 @@
-//! A worker: one thread, one epoll set, its share of the connections, one source.
+//! A worker: one thread, one epoll set, its share of the connections, and one source.
 //!
-//! The inner loop costs one `recv` and one `send` a request, and an `epoll_wait` for as many
-//! answers as are there: sockets are registered once, requests are sent at once and only what the
-//! kernel does not take waits for writability.
+//! The inner loop costs one `recv` and one `send` for each request, and one `epoll_wait` for all available answers. Sockets are registered once.
+//! Requests are sent at once, and only bytes that the kernel does not take wait for writability.
 
 mod exchange;
 mod streams;
@@ -23,27 +22,27 @@ use crate::measure::Recorder;
 use crate::{ErrorKind, Next, Source};
 
 const READ_BYTES: usize = 64 * 1024;
-/// The loop looks at the clock and at the stop switch at least so often.
+/// The longest time between two checks of the clock and the stop switch.
 const TICK_NANOS: u64 = 50_000_000;
-/// Connections begun at once before a run, and how long after them the next.
+/// The connections that are begun at once before a run. The next constant is the time until the next ones.
 const CONNECT_BURST: usize = 16;
 const CONNECT_BURST_EVERY_NANOS: u64 = 1_000_000;
 const REST_NANOS_MIN: u64 = 1_000_000;
 const REST_NANOS_MAX: u64 = 100_000_000;
-/// Ctrl-C waits for answers so long at most.
+/// The longest wait for answers after Ctrl-C.
 const STOPPED_DRAIN_NANOS: u64 = 1_000_000_000;
 
-/// The orders of a worker.
+/// The settings of a worker.
 #[derive(Clone)]
 pub(crate) struct Orders {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) tls: Option<TlsClient>,
     pub(crate) connections: usize,
-    /// The number of them that are made before the clock starts.
+    /// The number of connections that are made before the clock starts.
     pub(crate) ahead: usize,
     pub(crate) pipeline: usize,
-    /// Streams on a connection at most, where HTTP/2 is spoken.
+    /// The most streams on a connection, if it uses HTTP/2.
     pub(crate) http2: Option<usize>,
     pub(crate) keep_alive: bool,
     pub(crate) give_until_nanos: u64,
@@ -54,7 +53,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Returns the orders of worker `index` of `workers`, with its share of the connections.
+    /// Returns the settings of worker `index` of `workers`, with its share of the connections.
     pub(crate) fn new(
         options: &Options,
         resolver: Option<Arc<Resolver>>,
@@ -87,17 +86,17 @@ impl Orders {
     }
 }
 
-/// Why a worker ended before its source was done.
+/// The reason why a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     SourceDone,
     TimeUp,
     Stopped,
-    /// No connection was ever made, again and again.
+    /// Repeated attempts made no connection.
     NobodyThere,
-    /// The same, for want of an address.
+    /// Repeated attempts made no connection, because the name has no address.
     NoAddress,
-    /// The same, because none speaks HTTP/2.
+    /// Repeated attempts made no connection, because the target does not speak HTTP/2.
     NoHttp2,
 }
 
@@ -109,17 +108,17 @@ pub(crate) struct Worker<S> {
     start: Instant,
     connections: Vec<Connection>,
     open: usize,
-    /// Connections with room for a request, longest free first.
+    /// The connections with room for a request, the longest free first.
     free: VecDeque<u32>,
-    /// Slots without a connection: one is made when a request is due and no connection is free.
+    /// The slots without a connection. One is connected when a request is due and no connection is free.
     closed: VecDeque<u32>,
     in_flight: usize,
-    /// When the source was last asked: all that was due by then was given, or found no connection.
+    /// The time when the source was last asked. Everything due by then was sent, or found no free connection.
     asked_nanos: u64,
-    /// No use in asking the source before this; `u64::MAX`: before an answer.
+    /// The time before which the source has nothing; `u64::MAX` means not before an answer.
     ask_nanos: u64,
     source_done: bool,
-    /// The earliest deadline of any connection, or earlier.
+    /// A lower bound of the deadlines of all connections.
     scan_nanos: u64,
     address: usize,
     addresses_version: u32,
@@ -127,14 +126,14 @@ pub(crate) struct Worker<S> {
     driving: bool,
     /// True once no more requests are sent.
     has_ended: bool,
-    /// Requests that a GOAWAY gave back, to be sent again before others.
+    /// Requests that a GOAWAY returned. They are sent again before others.
     given_back: VecDeque<(InFlight, Box<[u8]>)>,
     ever_connected: bool,
     failed_connects: usize,
     last_failed_connect: Option<ErrorKind>,
     buffer: Box<[u8]>,
     plain: Vec<u8>,
-    /// The frames of HTTP/2 sessions, on their way to the socket.
+    /// The frames of HTTP/2 sessions that are to be written to the socket.
     frames: Vec<u8>,
     translator: Translator,
 }
@@ -180,11 +179,10 @@ impl<S: Source> Worker<S> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Makes the connections that are wanted ahead before the clock starts, so that no request pays
-    /// for that. A failure here is not counted: the first request on the slot tries again.
+    /// Makes the connections that are wanted before the clock starts, so that no request pays for them. Failures are not counted: the first request
+    /// on the slot tries again.
     ///
-    /// A few every millisecond, because a server's queue of connections it has yet to accept is
-    /// short, and one that finds it full is tried again only after a second.
+    /// It begins a few every millisecond, because a server's accept queue is short. If the queue is full, a connect is repeated only after a second.
     pub(crate) fn connect_ahead(&mut self) -> Result<()> {
         let mut next = 0;
         let mut burst_nanos = 0;
@@ -223,7 +221,7 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
-    /// Drives the load from `start` on; returns when the last answer is in or given up.
+    /// Drives the load from `start` on. Returns when the last answer has arrived or was given up.
     pub(crate) fn drive(&mut self, start: Instant) -> Result<(Ended, u64)> {
         self.start = start;
         self.driving = true;
@@ -261,7 +259,7 @@ impl<S: Source> Worker<S> {
                 self.recorder.set_connections(self.open);
                 self.recorder.finish();
                 let unsent_until = match ended {
-                    // What became due while nobody looked is not for want of anything.
+                    // A request that became due after the source was last asked is not counted as unsent.
                     Ended::Stopped => self.asked_nanos,
                     _ => now.min(self.orders.give_until_nanos),
                 };
@@ -327,13 +325,12 @@ impl<S: Source> Worker<S> {
         !self.free.is_empty() || !self.closed.is_empty()
     }
 
-    /// True if there is something to send, or may be.
+    /// Returns true if there may be something to send.
     fn has_more(&self) -> bool {
         !self.source_done || !self.given_back.is_empty()
     }
 
-    /// A slot with room for a request: one that is connected before one that is not, so that there
-    /// are only as many connections as the load needs.
+    /// Returns a slot with room for a request. Connected slots come first, so that there are only as many connections as the load needs.
     fn take_free(&mut self) -> Option<usize> {
         while let Some(index) = self.free.pop_front() {
             if self.connections[index as usize].state != ConnectionState::Closed {
@@ -344,7 +341,7 @@ impl<S: Source> Worker<S> {
         self.closed.pop_front().map(|index| index as usize)
     }
 
-    /// Lets every free connection ask the source, until it has nothing for now.
+    /// Asks the source for every free connection, until it has nothing to send now.
     fn give_all(&mut self, now: u64) {
         while self.has_more() && self.ask_nanos <= now {
             let Some(index) = self.take_free() else { return };
@@ -358,7 +355,7 @@ impl<S: Source> Worker<S> {
                 connection.queued = true;
                 match connection.state {
                     ConnectionState::Closed => self.closed.push_front(index as u32),
-                    // Streams are spread over the connections, a pipeline is filled.
+                    // Streams are spread over the connections, but a pipeline is filled.
                     _ if connection.http2.is_some() => self.free.push_back(index as u32),
                     _ => self.free.push_front(index as u32),
                 }
@@ -366,7 +363,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Gives one connection as much as it may have in flight and the source has.
+    /// Sends requests on one connection, as many as it may have in flight and the source has.
     fn give(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let first = connection.in_flight.is_empty();
@@ -414,7 +411,7 @@ impl<S: Source> Worker<S> {
                     if self.orders.pipeline == 1 {
                         sent = connection.send(shot.bytes);
                     } else {
-                        // A pipeline's requests share one system call.
+                        // The requests of a pipeline share one system call.
                         match &mut connection.tls {
                             Some(tls) if connection.state == ConnectionState::Open => {
                                 if tls.send(shot.bytes).is_err() {
@@ -486,7 +483,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Gives up what is past its deadline, and finds the next one.
+    /// Handles the connections past their deadlines, and finds the next deadline.
     fn scan(&mut self, now: u64) {
         self.scan_nanos = now.saturating_add(self.orders.request_timeout_nanos).saturating_add(1);
         for index in 0..self.connections.len() {
@@ -507,7 +504,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// The end: what is still in flight counts as unanswered.
+    /// Ends the run. Requests still in flight count as unanswered.
     fn abandon(&mut self, now: u64) {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];

@@ -4,32 +4,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::ErrorKind;
 
-/// Numbers of a run, a class or a second. Attempts = successes + failures + retried.
+/// The counts of a run, a class or a second. Attempts = successes + failures + retried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub successes: u64,
     /// Requests that failed for good.
     pub failures: u64,
-    /// Attempts that were followed by another of the same request.
+    /// Attempts that were followed by another one of the same request.
     pub retried: u64,
     /// Bytes of requests.
     pub bytes_out: u64,
-    /// Bytes of answers, heads included.
+    /// Bytes of answers, including their heads.
     pub bytes_in: u64,
-    /// Attempts that failed, by kind.
+    /// Failed attempts, by kind.
     pub errors: BTreeMap<ErrorKind, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<u16, u64>,
 }
 
 impl Counters {
-    /// All that was tried, whatever came of it.
+    /// Returns the number of all attempts.
     pub fn attempts(&self) -> u64 {
         self.successes + self.failures + self.retried
     }
 
-    /// Failures as a share of the requests that ended, 0 to 1.
+    /// Returns the failures as a share of the requests that ended, 0 to 1.
     pub fn failure_share(&self) -> f64 {
         let ended = self.successes + self.failures;
         if ended == 0 {
@@ -39,7 +39,7 @@ impl Counters {
         }
     }
 
-    /// Adds another's numbers.
+    /// Adds the counts of another one.
     pub fn add(&mut self, other: &Counters) {
         self.successes += other.successes;
         self.failures += other.failures;

@@ -10,8 +10,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// A log with a line for each request, as CSV: `start_ns,latency_ns,service_ns,status,error,class`.
 ///
-/// Each worker fills a buffer of its own; a full one is written whole, so lines of different
-/// workers are interleaved only between buffers.
+/// Each worker fills a buffer of its own. A full buffer is written as a whole, so lines of different workers mix only at the ends of buffers.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
     file: Arc<Mutex<File>>,
@@ -33,7 +32,7 @@ impl RequestLog {
         })
     }
 
-    /// Another worker's handle on the same file.
+    /// Returns a log of the same file for another worker.
     pub(crate) fn another(&self) -> RequestLog {
         RequestLog {
             file: self.file.clone(),
@@ -42,7 +41,7 @@ impl RequestLog {
         }
     }
 
-    /// `error`: the kind it is counted under, if it is no success.
+    /// Writes the line of a request. `error` is the kind of its failure, if it failed.
     pub(crate) fn write(&mut self, class: usize, outcome: &Outcome<'_>, error: Option<ErrorKind>) {
         let error = error.map_or("", ErrorKind::name);
         let name = self.classes.get(class).map_or("", String::as_str);
@@ -59,7 +58,7 @@ impl RequestLog {
         }
     }
 
-    /// Writes what is buffered. A full disk loses lines, never the run.
+    /// Writes the buffered lines. A full disk loses lines but does not fail the run.
     pub(crate) fn flush(&mut self) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = file.write_all(&self.buffer);

@@ -19,17 +19,17 @@ pub(crate) use usage::ThreadUsage;
 
 use hdrhistogram::Histogram;
 
-/// Latencies in nanoseconds, to three significant digits, up to one hour.
+/// A histogram of latencies in nanoseconds, to three significant digits, up to one hour.
 pub type Latencies = Histogram<u64>;
 
 const NANOS_MAX: u64 = 3_600_000_000_000;
 
-/// An empty histogram of the one shape all of ours have, so that merging is exact.
+/// Returns an empty histogram. All histograms have the same shape, so that merging is exact.
 pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, NANOS_MAX, 3).expect("1 to one hour with 3 digits is a valid shape")
 }
 
-/// Records a time; above one hour counts as one hour.
+/// Records a time. More than one hour counts as one hour.
 pub(crate) fn record(histogram: &mut Latencies, nanos: u64) {
     histogram.saturating_record(nanos);
 }

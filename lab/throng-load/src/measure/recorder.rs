@@ -7,20 +7,20 @@ use super::{Counters, Examples, Latencies, Point, RequestLog, Sample, latencies,
 use crate::{ErrorKind, Outcome, Verdict};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
-/// The slowest requests of a second that are kept one by one.
+/// The number of slowest requests that are kept of each second.
 const OUTLIERS_MAX: usize = 6;
 
-/// Counts and times what one worker does.
+/// Counts and times the requests of one worker.
 ///
-/// The inner loop records into plain memory of its own; once a second that is handed over whole.
+/// The inner loop records into memory of its own. Once a second these results are handed over as a whole.
 pub(crate) struct Recorder {
     pub(crate) classes: Vec<ClassRecord>,
-    /// Time from intended start to sending: how late the load itself was.
+    /// The time from the intended start to sending, by which the load was late.
     pub(crate) lateness: Latencies,
-    /// The part of the lateness during which a connection was free: the generator's own delay.
+    /// The part of the lateness while a connection was free, which is the generator's own delay.
     pub(crate) own_delay: Latencies,
     pub(crate) opened: u64,
-    /// The fault of TLS when it first failed.
+    /// The reason of the first TLS failure.
     pub(crate) tls_failure: Option<String>,
     pub(crate) sample: Sample,
     second: SecondSlice,
@@ -28,7 +28,7 @@ pub(crate) struct Recorder {
     log: Option<RequestLog>,
 }
 
-/// Totals of one class of requests.
+/// The totals of one class of requests.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassRecord {
     pub(crate) counters: Counts,
@@ -60,7 +60,7 @@ pub(crate) struct Counts {
     statuses: Box<[u32; 1000]>,
 }
 
-/// The results of a worker in a second.
+/// The results of a worker within a second.
 #[derive(Debug, Clone)]
 pub(crate) struct SecondSlice {
     pub(crate) second: u64,
@@ -70,11 +70,11 @@ pub(crate) struct SecondSlice {
     pub(crate) connections: u64,
 }
 
-/// The box in which a worker leaves its finished seconds. The worker writes; the coordinator empties it ten times a second.
+/// The box for a worker's finished seconds. The worker adds seconds; the coordinator takes them ten times a second.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     finished: Mutex<Vec<SecondSlice>>,
-    /// All seconds before this one have been left.
+    /// The second before which all seconds are in the box or taken. The worker raises it while it holds the lock of `finished`.
     current: AtomicU64,
 }
 
@@ -203,13 +203,13 @@ impl Recorder {
         }
     }
 
-    /// A shot with an intended start was sent.
+    /// Records the lateness of a request with an intended start.
     pub(crate) fn sent_late(&mut self, lateness_nanos: u64, own_delay_nanos: u64) {
         record(&mut self.lateness, lateness_nanos);
         record(&mut self.own_delay, own_delay_nanos);
     }
 
-    /// A request ended.
+    /// Counts and times an ended request.
     pub(crate) fn ended(&mut self, class: u16, verdict: Verdict, outcome: &Outcome<'_>, bytes_out: u64, bytes_in: u64) {
         self.advance(outcome.done_nanos);
         let judged = judge(verdict, &outcome.result);
@@ -226,7 +226,7 @@ impl Recorder {
             latency_nanos: outcome.response_nanos(),
             status,
         });
-        // A request that waited in vain took at least that long: leaving it out would hide the stall.
+        // A request without an answer took at least that long. Leaving it out would hide the stall.
         if matches!(outcome.result, Ok(_) | Err(ErrorKind::Timeout | ErrorKind::Unanswered)) {
             let (service, response) = (outcome.service_nanos(), outcome.response_nanos());
             record(&mut class_record.service, service);
@@ -250,7 +250,7 @@ impl Recorder {
         }
     }
 
-    /// Hands over finished seconds. Call at least ten times a second.
+    /// Hands over the finished seconds. It must be called at least ten times a second.
     pub(crate) fn advance(&mut self, now_nanos: u64) {
         let now_second = now_nanos / NANOS_PER_SECOND;
         if now_second > self.second.second {
@@ -269,7 +269,7 @@ impl Recorder {
         self.mailbox.leave(slice, next);
     }
 
-    /// Hands over what is left.
+    /// Hands over the rest.
     pub(crate) fn finish(&mut self) {
         self.hand_over(u64::MAX);
         if let Some(log) = &mut self.log {

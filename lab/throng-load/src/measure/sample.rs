@@ -1,25 +1,25 @@
 use serde::{Deserialize, Serialize};
 
-/// Requests kept one by one.
+/// The most requests that are kept.
 const KEPT_MAX: usize = 1024;
 
 /// The record of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// When it ended, since the start of the run.
+    /// The time of its end, since the start of the run.
     pub at_nanos: u64,
     /// Its response time.
     pub latency_nanos: u64,
-    /// Its status, or 0 where there was no answer.
+    /// Its status, or 0 without an answer.
     pub status: u16,
 }
 
-/// Every n-th request of a run; n, a power of two, grows so that what is kept stays within a bound.
+/// Every n-th request of a run. The n is a power of two and grows, so that the number of kept requests is bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The points that were kept, in order of time.
+    /// The kept requests in order of time.
     pub points: Vec<Point>,
-    /// The n: so many requests stand behind each of them.
+    /// The n: each kept request stands for this many.
     pub every: u64,
     #[serde(skip)]
     until_next: u64,
@@ -48,7 +48,7 @@ impl Sample {
         self.until_next = self.every - 1;
     }
 
-    /// Merges the samples of several workers: each point stands for as many requests, within the bound.
+    /// Merges the samples of several workers. Afterwards each point stands for equally many requests, and their number is within the bound.
     pub(crate) fn merged(samples: impl IntoIterator<Item = Sample>) -> Sample {
         let mut samples: Vec<Sample> = samples.into_iter().collect();
         loop {

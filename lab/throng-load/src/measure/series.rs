@@ -5,41 +5,41 @@ use serde::{Deserialize, Serialize};
 use super::recorder::SecondSlice;
 use super::{Counters, Latencies, latencies};
 
-/// A second of a run, over all workers.
+/// A second of a run, of all workers together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds since the start of the run.
     pub second: u64,
-    /// The requests that ended in it.
+    /// The counts of the requests that ended in it.
     pub counters: Counters,
-    /// Open connections at its end.
+    /// The open connections at its end.
     pub connections: u64,
-    /// Percentiles of the response time, in nanoseconds; 0 where nothing ended.
+    /// The median of the response time, in nanoseconds; 0 if nothing ended.
     pub p50_nanos: u64,
-    /// Nine of ten responses of this second took at most so long.
+    /// The 90th percentile of the response time, in nanoseconds.
     pub p90_nanos: u64,
-    /// 99 of 100 took at most so long.
+    /// The 99th percentile of the response time, in nanoseconds.
     pub p99_nanos: u64,
-    /// 999 of 1,000 took at most so long.
+    /// The 99.9th percentile of the response time, in nanoseconds.
     pub p999_nanos: u64,
-    /// The slowest response of this second.
+    /// The slowest response, in nanoseconds.
     pub max_nanos: u64,
 }
 
 /// A request among the slowest of its second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outlier {
-    /// When it ended, since the start of the run.
+    /// The time of its end, since the start of the run.
     pub at_nanos: u64,
     /// Its response time, in nanoseconds.
     pub latency_nanos: u64,
-    /// The class of requests it is of, by its number in the plan.
+    /// The number of its class of requests in the plan.
     pub class: u16,
-    /// Its status; 0 without an answer.
+    /// Its status, or 0 without an answer.
     pub status: u16,
 }
 
-/// The seconds of a run as they are put together from the workers' parts.
+/// The seconds of a run, put together from the workers' parts.
 #[derive(Debug, Default)]
 pub struct Series {
     /// Finished seconds, without gaps.
@@ -72,7 +72,7 @@ impl Series {
         self.outliers.extend_from_slice(&slice.outliers);
     }
 
-    /// Finishes all seconds before `second`: every worker has handed its parts over.
+    /// Finishes all seconds before `second`. Every worker must have handed over its parts of them.
     pub(crate) fn finish_before(&mut self, second: u64) {
         while let Some(entry) = self.open.first_entry() {
             if *entry.key() >= second {

@@ -1,20 +1,20 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// The cost of the generator itself, and its scheduling, so that a reader sees which side was the limit.
+/// The cost and the scheduling of the generator, which show if the generator was the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorUsage {
     /// CPU time of the workers, in nanoseconds.
     pub cpu_nanos: u64,
-    /// Time the workers were ready to run and waited for a core, in nanoseconds (Linux schedstat).
+    /// The time in which the workers were ready to run but waited for a core, in nanoseconds (Linux schedstat).
     pub run_delay_nanos: u64,
-    /// Threads that send requests.
+    /// The threads that send requests.
     pub threads: u64,
-    /// CPU share of the busiest worker over the run, 0 to 1.
+    /// The CPU share of the busiest worker over the run, 0 to 1.
     pub busiest_share: f64,
 }
 
-/// CPU and run delay of the calling thread so far.
+/// The CPU time and the run delay of the calling thread so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ThreadUsage {
     pub(crate) cpu_nanos: u64,

@@ -1,4 +1,4 @@
-//! Judging answers and keeping parts of them. Pure.
+//! Checks answers and captures parts of them.
 
 use super::compile::CompiledRequest;
 use super::model::Capture;

@@ -1,4 +1,4 @@
-//! Compiles the written plan into the form that workers follow: every name resolved, every formula a number.
+//! Compiles a plan into the form that workers follow, with every name resolved and every formula computed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,10 +20,10 @@ const PHASES_MAX: usize = 1_000;
 pub(crate) struct Compiled {
     pub(crate) phases: Vec<Phase>,
     pub(crate) data: Vec<DataSource>,
-    /// First slot of each data source.
+    /// The first slot of each data source.
     pub(crate) data_slots: Vec<usize>,
     pub(crate) slots: usize,
-    /// Names of phase and request, by class.
+    /// The names of phase and request, by class.
     pub(crate) classes: Vec<String>,
     pub(crate) seed: u64,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Phase {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Start {
     At(u64),
-    /// When so many users of that phase are done.
+    /// The phase starts when this many users of another phase are done.
     After {
         phase: usize,
         users_done: u64,
@@ -73,10 +73,10 @@ pub(crate) enum CompiledStep {
 
 #[derive(Debug)]
 pub(crate) struct CompiledRequest {
-    /// Up to and with the last header; the length follows where there is a body.
+    /// The request up to its last header. The length follows if there is a body.
     pub(crate) head: Template,
     pub(crate) body: Option<Template>,
-    /// Data to be drawn before it.
+    /// The data sources that are drawn from before it.
     pub(crate) needs: Vec<usize>,
     pub(crate) statuses: Vec<u16>,
     pub(crate) contains: Option<Vec<u8>>,
@@ -93,7 +93,7 @@ impl Phase {
         }
     }
 
-    /// Requests it will make, unless time decides.
+    /// Returns the number of its requests, or `None` if it depends on time.
     fn requests(&self) -> Option<u64> {
         let each: u64 = self
             .steps
@@ -119,7 +119,7 @@ impl Phase {
 }
 
 impl Compiled {
-    /// Requests of all phases, where every user's way is known; retries come on top.
+    /// Returns the number of requests of all phases, if every user's steps are known. Retries are not included.
     pub(crate) fn requests_expected(&self) -> Option<u64> {
         let add = |sum: u64, phase: &Phase| Some(sum.saturating_add(phase.requests()?));
         self.phases.iter().try_fold(0, add)
@@ -129,7 +129,7 @@ impl Compiled {
 /// The names of a phase and their meanings.
 struct Names<'a> {
     variables: &'a BTreeMap<String, f64>,
-    /// Name → index into the data sources; the phase's own come first.
+    /// The indexes of data sources by name. The phase's own come first.
     data: BTreeMap<&'a str, usize>,
     captures: &'a BTreeMap<String, usize>,
 }
@@ -142,7 +142,7 @@ struct Compiler<'a> {
     captures: BTreeMap<String, usize>,
 }
 
-/// Compiles a plan for a target. `directory` is where its CSV files lie.
+/// Compiles a plan for a target. `directory` holds its CSV files.
 pub(crate) fn compile(
     file: &PlanFile,
     target: &Target,
@@ -192,7 +192,7 @@ pub(crate) fn compile(
 }
 
 impl<'a> Compiler<'a> {
-    /// Builds data sources, those that refer to others last; their names and indices.
+    /// Builds the data sources, those that refer to others last. Returns their names and indexes.
     fn add_data(
         &mut self,
         data: &'a BTreeMap<String, Data>,
@@ -426,7 +426,7 @@ fn compile_request(
     })
 }
 
-/// The data source a slot belongs to; captures belong to none.
+/// Returns the data source of a slot, or `None` for a capture.
 fn owner(slot: usize, out: &Compiled) -> Option<usize> {
     (0..out.data.len())
         .find(|&index| (out.data_slots[index]..out.data_slots[index] + out.data[index].fields.len()).contains(&slot))
@@ -462,7 +462,7 @@ fn nanos(field: &str, text: &str) -> Result<u64, String> {
         .map_err(|reason| format!("`{field}`: {reason}"))
 }
 
-/// True if a drawn value is dropped when this much of a user's way is over.
+/// Returns true if a value that was drawn for `per` is dropped at the end of `over`.
 pub(crate) fn ends_with(per: Per, over: Per) -> bool {
     let rank = |per| match per {
         Per::Request => 0,
@@ -472,7 +472,7 @@ pub(crate) fn ends_with(per: Per, over: Per) -> bool {
     rank(per) <= rank(over)
 }
 
-/// Samples asked for, with variables in their URLs left as they are.
+/// Returns the requested samples, with the variables in their URLs unchanged.
 pub(crate) fn samples(file: &PlanFile) -> &[SampleModel] {
     &file.sample
 }

@@ -1,6 +1,6 @@
-//! CSV as RFC 4180 has it: quoted fields may hold commas, line ends and doubled quotes. Pure.
+//! Parses CSV according to RFC 4180: quoted fields may hold commas, line ends and doubled quotes.
 
-/// All rows; empty lines are passed over.
+/// Returns all rows except empty lines.
 pub(crate) fn parse(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = Vec::new();

@@ -1,4 +1,4 @@
-//! Values for templates: sequences, ranges, Zipf and shuffled lists, CSV, groups of aggregates.
+//! Values for templates: sequences, ranges, Zipf and shuffled lists, CSV, and groups of aggregates.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::expression::evaluate;
 use super::groups::Groups;
 use super::model::{Amount, Data, Per, Pick, Share, Walk};
 
-/// Lists that are held in memory (shuffled, Zipf, CSV) have at most so many values.
+/// The most values of a list in memory (shuffled, Zipf, CSV).
 const HELD_MAX: u64 = 10_000_000;
 
 /// A source of values, shared by all workers.
@@ -21,14 +21,14 @@ const HELD_MAX: u64 = 10_000_000;
 pub(crate) struct DataSource {
     pub(crate) name: String,
     pub(crate) per: Per,
-    /// Names of its fields; a single nameless one unless CSV or grouped.
+    /// The names of its fields: one empty name, except for CSV and grouped data.
     pub(crate) fields: Vec<String>,
     values: Values,
     count: u64,
     picker: Picker,
     share: Share,
     walk: Walk,
-    /// The earlier source whose value this one's must differ from.
+    /// The earlier source from whose value this one must differ.
     pub(crate) unlike: Option<usize>,
     cursor: AtomicU64,
 }
@@ -40,11 +40,11 @@ enum Values {
     },
     List(Vec<String>),
     Rows(Vec<Vec<String>>),
-    /// The identifier of a number, always the same.
+    /// A UUID that depends only on the number.
     Uuid {
         seed: u64,
     },
-    /// A fresh one every time.
+    /// A new UUID every time.
     FreshUuid,
     Text {
         length: usize,
@@ -57,11 +57,11 @@ enum Picker {
     Random,
     Sequence,
     Shuffled(Vec<u32>),
-    /// Cumulative weights, ending with 1.
+    /// The cumulative weights, ending with 1.
     Zipf(Vec<f64>),
 }
 
-/// The user that draws, of so many.
+/// The user that draws, and the number of users.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drawer {
     pub(crate) user: u64,
@@ -87,7 +87,7 @@ impl Amount {
 }
 
 impl DataSource {
-    /// Builds the source called `name`; `earlier` are those a grouped one may refer to.
+    /// Builds the source called `name`. A grouped one may refer to the sources in `earlier`.
     pub(crate) fn new(
         name: &str,
         data: &Data,
@@ -230,7 +230,7 @@ impl DataSource {
         })
     }
 
-    /// Draws and writes the value into `slots`, one a field. `own` is the user's place in it.
+    /// Draws a value and writes it into `slots`, one for each field. `own` is the user's position in the source.
     pub(crate) fn draw(
         &self,
         all: &[DataSource],
@@ -341,13 +341,13 @@ fn plain(value: &serde_json::Value) -> String {
 }
 
 fn text_seed(text: &str) -> u64 {
-    // FNV-1a: only to make different names draw differently.
+    // FNV-1a, which only makes different names draw differently.
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// A random (version 4) UUID.
+/// Writes a random (version 4) UUID.
 fn uuid(text: &mut String, random: &mut SmallRng) {
     use std::fmt::Write as _;
     let (high, low): (u64, u64) = (random.random(), random.random());

@@ -1,4 +1,4 @@
-//! Formulas in plans: `floor(0.2 * runs * floor(skiers / floor(threads / 4)))`. Pure.
+//! Formulas in plans: `floor(0.2 * runs * floor(skiers / floor(threads / 4)))`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::cli::values::known;
 
 const DEPTH_MAX: usize = 64;
 
-/// The value of a formula: numbers, variables, `+ - * /`, parentheses, `floor`, `ceil`, `min`, `max`.
+/// Returns the value of a formula with numbers, variables, `+ - * /`, parentheses, `floor`, `ceil`, `min` and `max`.
 pub(crate) fn evaluate(text: &str, variables: &BTreeMap<String, f64>) -> Result<f64, String> {
     let mut reader = Reader {
         text,
@@ -116,7 +116,7 @@ impl Reader<'_> {
         if self.take('(') {
             let first = self.sum()?;
             let value = match word {
-                "floor" => (first + 1e-9).floor(), // 0.1 * 30 must be 3 whatever its last bit
+                "floor" => (first + 1e-9).floor(), // 0.1 * 30 must be 3 in spite of rounding
                 "ceil" => (first - 1e-9).ceil(),
                 "min" | "max" => {
                     if !self.take(',') {

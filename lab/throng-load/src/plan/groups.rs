@@ -1,5 +1,5 @@
-//! Members of aggregates in groups: which aggregate, member and action stands at a place. Neighbours
-//! in a group hit the same aggregates within a short time, which is what makes the load concurrent.
+//! Members of aggregates in groups. A place in the order has an aggregate, a member and an action. Neighbours in a group hit the same aggregates
+//! within a short time, which makes the load concurrent.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use rand::seq::SliceRandom as _;
 
 use super::model::Order;
 
-/// The map from places to members.
+/// Maps places to members.
 #[derive(Debug)]
 pub(super) struct Groups {
     pub(super) aggregates: usize,
@@ -20,13 +20,13 @@ pub(super) struct Groups {
     pub(super) group: u64,
     pub(super) order: Order,
     pub(super) seed: u64,
-    /// The order of the group drawn from last; at first of none.
+    /// The last shuffled order of a group, with its number; `None` at first.
     pub(super) current: Mutex<Option<(u64, Vec<u32>)>>,
 }
 
 impl Groups {
-    /// Aggregate, member and action at a place of the whole order: group by group, in each group
-    /// action by action, and each action over all members of the group's aggregates.
+    /// Returns aggregate, member and action at a place of the whole order. The groups follow each other. In a group the actions follow each other,
+    /// and each action visits all members of the group's aggregates.
     pub(super) fn at(&self, place: u64) -> (u64, u64, usize) {
         let actions = self.actions.len() as u64;
         let whole = self.group * self.members * actions;

@@ -1,4 +1,4 @@
-//! Plans: users, phases, data, checks, written down in TOML.
+//! Plans in TOML: users, phases, data and checks.
 
 mod check;
 mod compile;
@@ -22,10 +22,10 @@ use crate::{Options, Progress, Report, Target, run_watched};
 use compile::{Compiled, Crowd};
 use source::PlanSource;
 
-/// Connections an open phase may grow to, where the plan does not say.
+/// The most connections of an open phase if the plan does not say.
 const OPEN_PHASE_CONNECTIONS: u64 = 256;
 
-/// A plan that has been read, with its variables set.
+/// A plan that was read, with values for its variables.
 #[derive(Debug, Clone)]
 pub struct Plan {
     file: model::PlanFile,
@@ -34,27 +34,27 @@ pub struct Plan {
     directory: Option<PathBuf>,
 }
 
-/// Two targets compared, as a plan describes it.
+/// A comparison of two targets in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadToHeadShape {
-    /// Path requested of both.
+    /// The path of the requests to both targets.
     pub path: String,
-    /// Requests a round.
+    /// The number of requests in a round.
     pub requests: u64,
-    /// Connections the requests are spread over.
+    /// The connections of the requests.
     pub concurrency: usize,
-    /// Rounds before those that count.
+    /// The rounds before those that count.
     pub warmup: u32,
-    /// Rounds that count.
+    /// The rounds that count.
     pub rounds: u32,
 }
 
-/// A series of the target to sample beside a run.
+/// The series of the target that are sampled during a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleShape {
-    /// The URL where it is read.
+    /// The URL of the page.
     pub url: String,
-    /// The series that are read there.
+    /// The series of the page.
     pub series: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl Plan {
         Plan::parse(&text, name, path.parent())
     }
 
-    /// Reads a plan from its text; `directory` is where its CSV files lie.
+    /// Reads a plan from its text. `directory` holds its CSV files.
     pub fn parse(text: &str, name: &str, directory: Option<&Path>) -> Result<Self> {
         let file = toml::from_str(text).map_err(|error| Error::Plan {
             file: name.to_string(),
@@ -89,7 +89,7 @@ impl Plan {
         })
     }
 
-    /// The title the plan gives itself.
+    /// Returns the title of the plan.
     pub fn name(&self) -> &str {
         &self.file.name
     }
@@ -99,22 +99,22 @@ impl Plan {
         &self.file.description
     }
 
-    /// Its text as written.
+    /// Returns the text of the plan.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The target it names, if it does.
+    /// Returns the target in the plan, if any.
     pub fn target(&self) -> Option<&str> {
         self.file.target.as_deref()
     }
 
-    /// Returns the variables that can be set in it, by name.
+    /// Returns the variables of the plan and their values, by name.
     pub fn variables(&self) -> &BTreeMap<String, f64> {
         &self.file.variables
     }
 
-    /// Sets a variable the plan has.
+    /// Sets a variable of the plan.
     pub fn set(&mut self, name: &str, value: f64) -> Result<()> {
         match self.file.variables.get_mut(name) {
             Some(variable) => *variable = value,
@@ -126,7 +126,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The head-to-head it describes, if it is one.
+    /// Returns the head-to-head in the plan, if it is one.
     pub fn head_to_head(&self) -> Option<HeadToHeadShape> {
         self.file.head2head.as_ref().map(|shape| HeadToHeadShape {
             path: shape.path.clone(),
@@ -137,7 +137,7 @@ impl Plan {
         })
     }
 
-    /// Series it wants sampled.
+    /// Returns the series to sample.
     pub fn samples(&self) -> Vec<SampleShape> {
         let samples = compile::samples(&self.file).iter();
         samples
@@ -148,12 +148,12 @@ impl Plan {
             .collect()
     }
 
-    /// Requests of all its phases for a target, where its users' way is known; retries come on top.
+    /// Returns the number of requests of all phases against a target, if every user's steps are known. Retries are not included.
     pub fn requests_expected(&self, target: &Target) -> Result<Option<u64>> {
         Ok(self.compile(target)?.requests_expected())
     }
 
-    /// The method of a class's requests; classes are called by phase and request.
+    /// Returns the method of a class's requests. A class is named by phase and request.
     pub(crate) fn method_of(&self, class: &str) -> &str {
         let of_class = |name: &str| class.strip_suffix(name).is_some_and(|phase| phase.ends_with('/'));
         let found = self.file.request.iter().find(|(name, _)| of_class(name));
@@ -172,7 +172,7 @@ impl Plan {
             .map_err(|reason| self.wrong(reason))
     }
 
-    /// Connections at most: as the plan says, else one for each user that may be under way, at most 1,024.
+    /// Returns the most connections: those in the plan, or one for each user that may be active, up to 1,024.
     fn connections(&self, compiled: &Compiled) -> Result<usize> {
         if let Some(amount) = &self.file.connections {
             return amount
@@ -187,8 +187,8 @@ impl Plan {
         Ok(each.sum::<u64>().clamp(1, 1024) as usize)
     }
 
-    /// Connections made before the clock starts: those of users who all begin at once. How many arrivals
-    /// will be under way together is the target's answer, so those of open phases grow with need.
+    /// Returns the connections that are made before the clock starts: those of users who all begin at once. The target decides how many users of an
+    /// open phase are active at once, so its connections are made when needed.
     fn connections_ahead(compiled: &Compiled) -> usize {
         let each = compiled.phases.iter().map(|phase| match phase.crowd {
             Crowd::Closed { users, .. } => users,
@@ -197,8 +197,7 @@ impl Plan {
         each.sum::<u64>().min(1024) as usize
     }
 
-    /// Runs it on `threads` workers. `options` lend everything but classes, and connections where
-    /// `connections` is not given.
+    /// Runs the plan on `threads` workers. `options` are used except for the classes, and except for the connections if `connections` is `None`.
     pub fn run(
         &self,
         mut options: Options,
@@ -236,8 +235,8 @@ impl Plan {
         Ok(report)
     }
 
-    /// Returns the part of a report of this plan that its open phases made. A search varies their rate: requests that only prepare
-    /// something are not judged. `None` where all are of one kind.
+    /// Returns the part of a report that the open phases made. A search varies their rate. It does not judge requests that only prepare something.
+    /// `None` if all phases are of one kind.
     pub(crate) fn open_part(&self, report: &Report, target: &Target) -> Result<Option<Report>> {
         let (open, closed): (Vec<_>, Vec<_>) = self.file.phase.iter().partition(|phase| !phase.arrivals.is_empty());
         if open.is_empty() || closed.is_empty() {
@@ -256,7 +255,7 @@ impl Plan {
         Ok(Some(report.of_classes(is_open, Duration::from_secs_f64(seconds.sum()))))
     }
 
-    /// Returns the plan with a seed of its own, where it has none: a second run on the same target creates other things.
+    /// Returns the plan with a random seed if it has none, so that a second run on the same target creates other things.
     fn fresh(&self) -> Self {
         let mut plan = self.clone();
         while plan.file.seed == 0 {
@@ -265,7 +264,7 @@ impl Plan {
         plan
     }
 
-    /// Streams on a connection of HTTP/2, where it asks for that.
+    /// Returns the streams on a connection of HTTP/2, if the plan uses it.
     pub fn http2(&self) -> Result<Option<usize>> {
         let streams = match (&self.file.streams, self.file.http2) {
             (None, true) => 1,
@@ -278,7 +277,7 @@ impl Plan {
         Ok(Some(streams as usize))
     }
 
-    /// Requests in flight on a connection of HTTP/1.1.
+    /// Returns the requests in flight on a connection of HTTP/1.1.
     pub fn pipeline(&self) -> Result<usize> {
         let pipeline = self.file.pipeline.as_ref();
         let pipeline = pipeline.map_or(Ok(1), |pipeline| pipeline.whole(&self.file.variables));
@@ -287,13 +286,13 @@ impl Plan {
             .map_err(|reason| self.wrong(format!("`pipeline`: {reason}")))
     }
 
-    /// The request timeout it names.
+    /// Returns the request timeout in the plan.
     pub fn timeout(&self) -> Result<Option<Duration>> {
         let timeout = self.file.timeout.as_deref().map(values::time).transpose();
         timeout.map_err(|reason| self.wrong(format!("`timeout`: {reason}")))
     }
 
-    /// A copy for `stop`-able repetition with other variables, as a capacity search makes it.
+    /// Returns a copy with another value of a variable, for a capacity search.
     pub(crate) fn with(&self, name: &str, value: f64) -> Result<Self> {
         let mut plan = self.clone();
         plan.set(name, value)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// The whole file.
+/// The contents of the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanFile {
@@ -20,10 +20,10 @@ pub(crate) struct PlanFile {
     pub(crate) streams: Option<Amount>,
     /// Requests in flight on one connection of HTTP/1.1.
     pub(crate) pipeline: Option<Amount>,
-    /// The seed. With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
+    /// The seed. With a seed, every run draws the same values. Without one (or with 0), each run draws others, so that it creates new things.
     #[serde(default)]
     pub(crate) seed: u64,
-    /// A head-to-head or replay plan names its shape here instead of phases.
+    /// The plan's variables and their values. A head-to-head plan has `head2head` instead of phases.
     #[serde(default)]
     pub(crate) variables: BTreeMap<String, f64>,
     #[serde(default)]
@@ -39,7 +39,7 @@ pub(crate) struct PlanFile {
     pub(crate) sample: Vec<SampleModel>,
 }
 
-/// A number, or a formula over the plan's variables.
+/// A number, or a formula of the plan's variables.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(
     untagged,
@@ -50,7 +50,7 @@ pub(crate) enum Amount {
     Formula(String),
 }
 
-/// The source of values. Exactly one of `range`, `list`, `csv`, `uuid`, `text`, `grouped`.
+/// A source of values. It has exactly one of `range`, `list`, `csv`, `uuid`, `text`, `grouped`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Data {
@@ -62,7 +62,7 @@ pub(crate) struct Data {
     pub(crate) grouped: Option<Grouped>,
     pub(crate) pick: Pick,
     pub(crate) exponent: Option<Amount>,
-    /// Other data of the plan: a value is drawn again while it equals that one's.
+    /// Other data of the plan. A value is drawn again while it equals the value of that data.
     pub(crate) unlike: Option<String>,
     pub(crate) per: Per,
     pub(crate) walk: Walk,
@@ -72,18 +72,18 @@ pub(crate) struct Data {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Pick {
-    /// Each independently, uniformly.
+    /// Each value independently and uniformly.
     Random,
-    /// Values in order, then from the start again.
+    /// The values in order, again and again.
     #[default]
     Sequence,
-    /// Values in one order drawn once, then again.
+    /// The values in one shuffled order, again and again.
     Shuffled,
-    /// Each independently, the first most often.
+    /// Each value independently, the first one most often.
     Zipf,
 }
 
-/// The time for which a drawn value stays.
+/// The time for which a drawn value is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Per {
@@ -93,13 +93,13 @@ pub(crate) enum Per {
     User,
 }
 
-/// The owner of a place in a sequence.
+/// The owner of the position in a sequence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Walk {
     #[default]
     Shared,
-    /// Every user begins at the start.
+    /// Each user has its own and begins at the start.
     User,
 }
 
@@ -109,7 +109,7 @@ pub(crate) enum Walk {
 pub(crate) enum Share {
     #[default]
     All,
-    /// Its own part, of equal size, apart from every other user's of the phase.
+    /// Each user has its own part. The parts have equal size and do not overlap within the phase.
     Disjoint,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Grouped {
     pub(crate) members: [Amount; 2],
     #[serde(default)]
     pub(crate) actions: Vec<String>,
-    /// Aggregates a group.
+    /// The number of aggregates in a group.
     pub(crate) group: Amount,
     #[serde(default)]
     pub(crate) order: Order,
@@ -155,7 +155,7 @@ pub(crate) struct RequestModel {
 }
 
 impl RequestModel {
-    /// Returns the written method, or the one that goes with a body or none.
+    /// Returns the given method, or the default with or without a body.
     pub(crate) fn method(&self) -> &str {
         let usual = if self.body.is_some() { "POST" } else { "GET" };
         self.method.as_deref().unwrap_or(usual)
@@ -167,16 +167,16 @@ impl RequestModel {
 pub(crate) struct Check {
     pub(crate) status: Vec<u16>,
     pub(crate) contains: Option<String>,
-    /// JSON pointer → expected value.
+    /// The expected values by JSON pointer.
     pub(crate) json: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) enum Capture {
-    /// A JSON pointer into the body.
+    /// The value at a JSON pointer into the body.
     Json(String),
-    /// A header's value.
+    /// The value of a header.
     Header(String),
     /// The text between two texts of the body.
     Between([String; 2]),
@@ -185,9 +185,9 @@ pub(crate) enum Capture {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Retry {
-    /// Attempts in all.
+    /// The most attempts.
     pub(crate) tries: u32,
-    /// Pause before each further one; the last is used again.
+    /// The pause before each further attempt. The last pause is used again.
     #[serde(default)]
     pub(crate) pauses: Vec<String>,
 }
@@ -196,23 +196,23 @@ pub(crate) struct Retry {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PhaseModel {
     pub(crate) name: String,
-    /// Closed model: so many users at once.
+    /// The closed model, with this many users at once.
     pub(crate) users: Option<Amount>,
     /// The time over which their starts are spread.
     pub(crate) ramp: Option<String>,
     /// The number of times that a user goes through the steps.
     pub(crate) repeat: Option<Amount>,
-    /// Or for how long.
+    /// The time for which users repeat the steps, instead of `repeat`.
     #[serde(rename = "for")]
     pub(crate) duration: Option<String>,
-    /// Open model: users arrive like this, and go through the steps once.
+    /// The open model. Users arrive at these rates, and go through the steps once.
     #[serde(default)]
     pub(crate) arrivals: Vec<StageModel>,
     #[serde(default)]
     pub(crate) poisson: bool,
     #[serde(default)]
     pub(crate) start: Start,
-    /// Pause after every request.
+    /// The pause after every request.
     pub(crate) think: Option<String>,
     #[serde(default)]
     pub(crate) on_failure: OnFailure,
@@ -234,11 +234,11 @@ pub(crate) struct StageModel {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Start {
-    /// Name of a phase; the one before by default.
+    /// The name of the phase to wait for, by default the one before.
     pub(crate) after: Option<String>,
-    /// Share of its users that are done, 0 to 1.
+    /// The share of the phase's users that are done, 0 to 1.
     pub(crate) done: Option<f64>,
-    /// Or a time since the start of the run.
+    /// A time since the start of the run, instead.
     pub(crate) at: Option<String>,
 }
 
@@ -247,7 +247,7 @@ pub(crate) struct Start {
 pub(crate) enum OnFailure {
     #[default]
     Continue,
-    /// The user leaves the rest of its steps and begins the next iteration.
+    /// The user skips the rest of its steps and begins the next iteration.
     NextIteration,
 }
 
@@ -274,11 +274,11 @@ pub(crate) struct HeadToHead {
     pub(crate) rounds: u32,
 }
 
-/// A series of the target to sample beside the run.
+/// A series of the target that is sampled during the run.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SampleModel {
-    /// Prometheus text, or a RabbitMQ management API.
+    /// The URL of a page in Prometheus text, or of a RabbitMQ management API.
     pub(crate) url: String,
     pub(crate) series: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The plans that come with the program, runnable by name.
+//! The plans in the program, which can be run by name.
 
 const PLANS: [(&str, &str); 9] = [
     ("primes", include_str!("../../plans/primes.toml")),
@@ -17,17 +17,17 @@ const DATA: [(&str, &str); 1] = [(
     include_str!("../../plans/registration-sections.csv"),
 )];
 
-/// The text of the shipped plan of this name.
+/// Returns the text of the shipped plan with this name.
 pub fn text(name: &str) -> Option<&'static str> {
     PLANS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The text of a CSV file that shipped plans draw from.
+/// Returns the text of a CSV file of the shipped plans.
 pub fn data(name: &str) -> Option<&'static str> {
     DATA.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The names of all shipped plans.
+/// Returns the names of all shipped plans.
 pub fn names() -> Vec<&'static str> {
     PLANS.iter().map(|(name, _)| *name).collect()
 }

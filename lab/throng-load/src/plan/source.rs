@@ -1,4 +1,4 @@
-//! Users on their way through the phases: a [`Source`].
+//! Users that go through the phases: a [`Source`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,14 +15,14 @@ use super::model::{OnFailure, Per};
 use crate::{Arrivals, Next, Outcome, Shot, Source, Verdict};
 
 const NOT_YET: u64 = u64::MAX;
-/// The time between two looks of a worker whether another has brought a phase to its end.
+/// The time between two checks if another worker has ended a phase.
 const LOOK_NANOS: u64 = 1_000_000;
-/// Users of an open phase under way at once, a worker; further ones wait and are late.
+/// The most active users of an open phase in a worker. Further ones wait and are late.
 const UNDER_WAY_MAX: usize = 100_000;
-/// Draws of a value that must differ from another one.
+/// The most draws for a value that must differ from another one.
 const DRAWS_MAX: usize = 32;
 
-/// The progress of the phases, over all workers.
+/// The progress of the phases, shared by all workers.
 #[derive(Debug)]
 pub(crate) struct Board {
     started_nanos: Vec<AtomicU64>,
@@ -43,7 +43,7 @@ impl Board {
     }
 }
 
-/// The share of a worker in a plan's users.
+/// A worker's share of a plan's users.
 #[derive(Debug)]
 pub(crate) struct PlanSource {
     plan: Arc<Compiled>,
@@ -55,7 +55,7 @@ pub(crate) struct PlanSource {
     vacant: Vec<u32>,
     ready: VecDeque<u32>,
     sleeping: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Phases this worker has not started yet, in order.
+    /// The phases that this worker has not started yet, in order.
     waiting: Vec<usize>,
     arriving: Vec<Arriving>,
     in_flight: usize,
@@ -116,7 +116,7 @@ impl PlanSource {
             .collect()
     }
 
-    /// Starts what may start. The next time at which a look is worth it, if a clock decides.
+    /// Starts the phases that may start. Returns the time of the next check, if a clock decides.
     fn start_phases(&mut self, now_nanos: u64) -> Option<u64> {
         let mut look = None;
         let mut index = 0;
@@ -202,7 +202,7 @@ impl PlanSource {
         self.begin_iteration(index, ready_nanos);
     }
 
-    /// The user begins an iteration, or leaves if it has none left.
+    /// Starts the user's next iteration, or ends the user if none is left.
     fn begin_iteration(&mut self, index: u32, now_nanos: u64) {
         let plan = self.plan.clone();
         let user = &mut self.users[index as usize];
@@ -216,7 +216,7 @@ impl PlanSource {
         self.go_to(index, 0, now_nanos);
     }
 
-    /// The user goes to a step: to its request, over its pause, or to the next iteration.
+    /// Moves the user to a step: to its request, over its pause, or to the next iteration.
     fn go_to(&mut self, index: u32, mut step: usize, now_nanos: u64) {
         let plan = self.plan.clone();
         let user = &mut self.users[index as usize];
@@ -236,7 +236,7 @@ impl PlanSource {
             step += 1;
         }
         if ready_nanos > now_nanos {
-            // A pause at the end of the steps: the next iteration begins after it.
+            // The pause is the last step. The next iteration begins after it.
             user.step = step;
             user.times_left = 0;
             self.sleeping.push(Reverse((ready_nanos, index)));
@@ -256,7 +256,7 @@ impl PlanSource {
         self.board.users_done[phase].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Lets arrive who is due, and wakes who has slept enough.
+    /// Adds the users that are due, and wakes those whose pause is over.
     fn wake(&mut self, now_nanos: u64) {
         for place in 0..self.arriving.len() {
             while let Some(due) = self.arriving[place].due_nanos.filter(|&due| due <= now_nanos) {
@@ -283,7 +283,6 @@ impl PlanSource {
         }
     }
 
-    /// Writes the user's next request.
     fn write_request(&mut self, index: u32) -> u16 {
         let user = &mut self.users[index as usize];
         let phase = &self.plan.phases[user.phase];
@@ -320,7 +319,7 @@ impl PlanSource {
         *class
     }
 
-    /// Advances a user after the last word on a request.
+    /// Moves a user on after the final outcome of a request.
     fn advance(&mut self, index: u32, success: bool, now_nanos: u64) {
         let plan = self.plan.clone();
         let user = &mut self.users[index as usize];
@@ -348,7 +347,7 @@ impl PlanSource {
     }
 }
 
-/// Drops the values that lived only so long.
+/// Drops the values that were drawn for this duration only.
 fn forget(user: &mut User, plan: &Compiled, over: Per) {
     for (drawn, data) in user.drawn.iter_mut().zip(&plan.data) {
         if ends_with(data.per, over) {

@@ -1,6 +1,5 @@
-//! Texts with `${name}` in them, taken apart once and filled in for every request. Pure.
+//! Texts with `${name}` in them, which are parsed once and filled in for every request.
 
-/// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(Vec<u8>),
@@ -10,19 +9,19 @@ pub(crate) enum Piece {
 /// The change of a value before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filter {
-    /// No change (bodies).
+    /// No change, for bodies.
     Plain,
-    /// Percent-encoded for a path or a query string (`${name|url}`).
+    /// Percent-encoding for a path or a query string (`${name|url}`).
     Url,
-    /// Escaped for a JSON string (`${name|json}`).
+    /// Escapes for a JSON string (`${name|json}`).
     Json,
-    /// Control characters and blanks percent-encoded: what keeps a path one line.
+    /// Percent-encoding of control characters and blanks, which would break the request line.
     Path,
-    /// Control characters become blanks: what keeps a header one line.
+    /// Blanks instead of control characters, which would break the header line.
     Header,
 }
 
-/// A template whose names have become slots.
+/// A template whose names are replaced by slots.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Template(pub(crate) Vec<Piece>);
 
@@ -33,7 +32,7 @@ pub(crate) enum Meaning {
 }
 
 impl Template {
-    /// Takes `text` apart; `default` is the filter of names that have none.
+    /// Parses `text`. `default` is the filter of names without a filter.
     pub(crate) fn parse(
         text: &str,
         default: Filter,
@@ -92,7 +91,7 @@ impl Template {
         }
     }
 
-    /// The slots it needs.
+    /// Returns the slots of the template.
     pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Slot { slot, .. } => Some(*slot),

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 
 use super::Report;
 
-/// The per-second series as CSV, times in milliseconds; at the end a column for each kind of error of the run.
+/// Returns the per-second series as CSV, with times in milliseconds. The last columns are the kinds of errors in the run.
 pub fn seconds_csv(report: &Report) -> String {
     let mut text = String::from(
         "second,successes,failures,retried,p50_ms,p90_ms,p99_ms,p99_9_ms,max_ms,connections,bytes_in,bytes_out",
@@ -42,7 +42,7 @@ pub fn seconds_csv(report: &Report) -> String {
     text
 }
 
-/// A field, quoted where it must be.
+/// Returns a field, quoted if needed.
 pub(crate) fn field(text: &str) -> String {
     let quoted: Cow<'_, str> = if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"")).into()

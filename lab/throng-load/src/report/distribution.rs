@@ -1,4 +1,4 @@
-//! Histograms in JSON: a summary for readers, the buckets for exact merging.
+//! Histograms in JSON: a summary for readers, and the buckets for exact merging.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -7,32 +7,32 @@ use crate::measure::{Latencies, latencies};
 /// The usual figures of a distribution, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The number of requests measured.
+    /// The number of measured requests.
     pub count: u64,
-    /// The shortest, in nanoseconds, as all that follows.
+    /// The shortest time, in nanoseconds like all that follow.
     pub min: u64,
     /// The arithmetic mean.
     pub mean: f64,
-    /// The standard deviation of all, not of a sample.
+    /// The standard deviation of the whole population, not of a sample.
     pub deviation: f64,
-    /// Half of them took at most so long.
+    /// The median.
     pub p50: u64,
-    /// Nine of ten took at most so long.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 95 of 100 took at most so long.
+    /// The 95th percentile.
     pub p95: u64,
-    /// 99 of 100 took at most so long.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 of 1,000 took at most so long.
+    /// The 99.9th percentile.
     pub p999: u64,
-    /// 9,999 of 10,000 took at most so long.
+    /// The 99.99th percentile.
     pub p9999: u64,
     /// The time of the slowest.
     pub max: u64,
 }
 
 impl Summary {
-    /// The figures of a histogram; all zero if it is empty.
+    /// Returns the figures of a histogram, all zero if it is empty.
     pub fn of(histogram: &Latencies) -> Self {
         if histogram.is_empty() {
             return Summary::default();
@@ -54,7 +54,7 @@ impl Summary {
     }
 }
 
-/// The percentile curve: (1 / (1 − quantile), nanoseconds), the first being what a log axis shows.
+/// Returns the percentile curve as pairs of (1 / (1 − quantile), nanoseconds). The first value is for a logarithmic axis.
 pub fn curve(histogram: &Latencies) -> Vec<(f64, u64)> {
     if histogram.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A self-contained page: the numbers as JSON in it, drawn by a script of its own. No network.
+//! A self-contained page with the numbers as JSON and a script that draws them. It needs no network.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ const STYLE: &str = include_str!("page/page.css");
 const CHARTS: &str = include_str!("page/charts.js");
 const SCRIPT: &str = include_str!("page/page.js");
 
-/// The page of one run.
+/// Returns the page of one run.
 pub fn run(report: &Report) -> String {
     page(
         &report.title,
@@ -25,16 +25,16 @@ pub fn run(report: &Report) -> String {
 pub struct Side<'a> {
     /// The name of the run.
     pub name: &'a str,
-    /// Its numbers, over all repetitions.
+    /// The report over all repetitions.
     pub report: &'a Report,
-    /// The resources that the target's process spent, where they are known.
+    /// The resources that the target's process used, if they are known.
     pub cost: Option<Cost>,
-    /// Its repetitions; the n-th of all sides belong together. Empty for a run that was not repeated.
+    /// Its repetitions. The n-th ones of all sides belong together. Empty for a single run.
     pub repetitions: &'a [Repetition],
 }
 
 impl<'a> Side<'a> {
-    /// A run that was not repeated, and of whose target nothing is known.
+    /// Returns a single run with unknown costs of its target.
     pub fn single(name: &'a str, report: &'a Report) -> Self {
         Side {
             name,
@@ -45,7 +45,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// The page of two or more runs, overlaid and side by side.
+/// Returns the page of two or more runs, overlaid and side by side.
 pub fn several(title: &str, sides: &[Side<'_>], sentences: &[String]) -> String {
     let runs: Vec<Value> = sides.iter().map(side).collect();
     let repeated = sides.iter().any(|side| !side.repetitions.is_empty());
@@ -62,7 +62,7 @@ fn side(side: &Side<'_>) -> Value {
     view
 }
 
-/// The page of a capacity search, with the run at the highest rate that kept the promise.
+/// Returns the page of a capacity search, with the run at the highest rate that kept the promise.
 pub fn capacity(title: &str, trials: &[Trial], promise: &Promise, kept: Option<&Report>) -> String {
     let runs: Vec<Value> = kept.iter().map(|report| view("", report)).collect();
     let title = format!("Capacity of {title}");
@@ -74,7 +74,7 @@ pub fn capacity(title: &str, trials: &[Trial], promise: &Promise, kept: Option<&
     page(&title, &data)
 }
 
-/// A page of other figures than a run's, in the same style: `script` draws `data` with the helpers of `charts.js`.
+/// Returns a page of other figures in the same style. `script` draws `data` with the helpers of `charts.js`.
 pub fn figures(title: &str, figures: &impl serde::Serialize, script: &str) -> String {
     let data = json!({ "kind": "figures", "title": title, "figures": figures });
     scripted(title, &data, script)
@@ -139,7 +139,7 @@ fn page(title: &str, data: &Value) -> String {
 }
 
 fn scripted(title: &str, data: &Value, script: &str) -> String {
-    // Within a script element only `</` and `<!--` could end it early; JSON may write `<` as an escape.
+    // Within a script element, `</` and `<!--` could end it early. JSON may write `<` as an escape.
     let data = data.to_string().replace('<', "\\u003c");
     let title = title.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + CHARTS.len() + script.len() + data.len());

@@ -3,20 +3,20 @@ use serde::{Deserialize, Serialize};
 /// The machine and program of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Processor, as the system names it.
+    /// The processor's name.
     pub processor: String,
-    /// Cores this process may use.
+    /// The cores that this process may use.
     pub cores: usize,
-    /// Memory in bytes.
+    /// The memory in bytes.
     pub memory_bytes: u64,
-    /// Kernel name and release.
+    /// The kernel's name and release.
     pub kernel: String,
-    /// Version of this program.
+    /// The version of this program.
     pub version: String,
 }
 
 impl Machine {
-    /// The machine this program runs on.
+    /// Returns the machine that this program runs on.
     pub fn here() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let processor = read("/proc/cpuinfo")

@@ -26,7 +26,7 @@ use crate::measure::{
     Counters, Examples, GeneratorUsage, Latencies, Outlier, Sample, Second, Series, examples, latencies,
 };
 
-/// The numbers of a finished run. Serialises to the JSON that `compare` reads again.
+/// The numbers of a finished run. They are serialised to the JSON that `compare` reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Version of this format.
@@ -41,9 +41,9 @@ pub struct Report {
     pub started_unix_millis: u64,
     /// The time from the start to the last answer.
     pub elapsed_nanos: u64,
-    /// Why it ended.
+    /// The reason of its end.
     pub ended: String,
-    /// Outcomes of all requests that were measured, by kind.
+    /// The outcomes of all measured requests, by kind.
     pub counters: Counters,
     /// Time from the intended start to the whole answer.
     #[serde(with = "distribution")]
@@ -53,7 +53,7 @@ pub struct Report {
     pub service: Latencies,
     /// The figures by class (phase and request of a plan).
     pub classes: Vec<ClassReport>,
-    /// Second by second.
+    /// The series of seconds.
     pub seconds: Vec<Second>,
     /// The slowest requests of each second.
     pub outliers: Vec<Outlier>,
@@ -62,23 +62,23 @@ pub struct Report {
     pub requests: Sample,
     /// True if requests had an intended start (open model).
     pub open_model: bool,
-    /// Requests a second asked for, in an open model of constant rate.
+    /// The requested rate of an open model with a constant rate, in requests a second.
     pub wanted_rate: Option<f64>,
     /// Requests that were due and never sent.
     pub unsent: u64,
     /// The lateness of requests when they were sent.
     #[serde(with = "distribution")]
     pub lateness: Latencies,
-    /// The lateness by the generator's own fault.
+    /// The part of the lateness that the generator itself caused.
     #[serde(with = "distribution")]
     pub own_delay: Latencies,
     /// The cost of the generator.
     pub generator: GeneratorUsage,
-    /// Connections made over the whole run, also those that replaced lost ones.
+    /// All connections that were made, including replacements of lost ones.
     pub connections_opened: u64,
     /// Sampled series: of the target's process, its metrics, its broker.
     pub samples: Vec<Samples>,
-    /// The plan's text, where there was one.
+    /// The plan's text, if there was one.
     pub plan: Option<String>,
     /// The machine it ran on.
     pub machine: Machine,
@@ -89,9 +89,9 @@ pub struct Report {
 /// A class of requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClassReport {
-    /// The class's name, as the plan gives it.
+    /// The class's name in the plan.
     pub name: String,
-    /// Outcomes of its requests, by kind.
+    /// The outcomes of its requests, by kind.
     pub counters: Counters,
     /// The first body of each status of its answers that failed.
     #[serde(default)]
@@ -104,19 +104,19 @@ pub struct ClassReport {
     pub service: Latencies,
 }
 
-/// A series sampled beside the run.
+/// A series that was sampled during the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// The name of the sampled value.
     pub name: String,
     /// Its unit, for the axis.
     pub unit: String,
-    /// Seconds since the start, and value.
+    /// The points: seconds since the start, and value.
     pub points: Vec<(f64, f64)>,
 }
 
 impl ClassReport {
-    /// An empty class.
+    /// Returns an empty class.
     pub fn new(name: &str) -> Self {
         ClassReport {
             name: name.to_string(),
@@ -128,7 +128,7 @@ impl ClassReport {
     }
 }
 
-/// Outcomes, response times and service times of all classes together.
+/// Returns the outcomes, response times and service times of all classes together.
 fn sums(classes: &[ClassReport]) -> (Counters, Latencies, Latencies) {
     let mut counters = Counters::default();
     let (mut response, mut service) = (latencies(), latencies());
@@ -198,7 +198,7 @@ impl Report {
         }
     }
 
-    /// Reads a report that was saved as JSON; `name` is the file's, for errors.
+    /// Reads a report that was saved as JSON. `name` is the file's, for errors.
     pub fn from_json(text: &str, name: &str) -> crate::Result<Self> {
         serde_json::from_str(text).map_err(|error| crate::Error::Plan {
             file: name.to_string(),
@@ -230,7 +230,7 @@ impl Report {
         self
     }
 
-    /// Notes a setting.
+    /// Adds a setting.
     pub fn setting(mut self, name: &str, value: impl ToString) -> Self {
         self.settings.insert(name.to_string(), value.to_string());
         self
@@ -241,7 +241,7 @@ impl Report {
         Duration::from_nanos(self.elapsed_nanos)
     }
 
-    /// Successes a second.
+    /// Returns the successes a second.
     pub fn throughput(&self) -> f64 {
         if self.elapsed_nanos == 0 {
             0.0
@@ -250,7 +250,7 @@ impl Report {
         }
     }
 
-    /// Returns the report of these classes, within a time that was theirs.
+    /// Returns the report of these classes only, for the time in which they ran.
     pub(crate) fn of_classes(&self, is_one: impl Fn(&str) -> bool, took: Duration) -> Self {
         let mut report = self.clone();
         report.classes.retain(|class| is_one(&class.name));
@@ -259,12 +259,12 @@ impl Report {
         report
     }
 
-    /// CPU time of the generator for each request, in nanoseconds.
+    /// Returns the CPU time of the generator for a request, in nanoseconds.
     pub fn cpu_nanos_per_request(&self) -> f64 {
         self.generator.cpu_nanos as f64 / self.counters.attempts().max(1) as f64
     }
 
-    /// Collects the reasons against believing the numbers.
+    /// Collects the reasons to doubt the numbers.
     fn find_warnings(&mut self) {
         if self.unsent > 0 {
             self.warnings.push(format!(
@@ -348,7 +348,7 @@ impl Report {
         self.find_warnings();
     }
 
-    /// The report as JSON, for machines and for `compare`.
+    /// Returns the report as JSON, for machines and for `compare`.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a report has only string keys and finite numbers")
     }

@@ -5,7 +5,7 @@ use crate::measure::Latencies;
 
 const CLASSES_SHOWN_MAX: usize = 40;
 
-/// The report for a terminal: plain text, at most 100 columns for usual numbers.
+/// Returns the report for a terminal: plain text, with at most 100 columns for usual numbers.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     let counters = &report.counters;

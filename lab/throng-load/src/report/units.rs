@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-/// A time with three significant digits and its unit.
+/// Returns a time with three significant digits and its unit.
 pub fn nanos(nanos: u64) -> String {
     let (value, unit) = match nanos {
         0..1_000 => return format!("{nanos} ns"),
@@ -15,7 +15,7 @@ pub fn nanos(nanos: u64) -> String {
     }
 }
 
-/// `1 request was`, `2 requests were`.
+/// Returns `1 request was`, `2 requests were`.
 pub(crate) fn requests(number: u64) -> String {
     match number {
         1 => "1 request was".into(),
@@ -23,7 +23,7 @@ pub(crate) fn requests(number: u64) -> String {
     }
 }
 
-/// A count in groups of three digits.
+/// Returns a count in groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -36,7 +36,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// Bytes in decimal units.
+/// Returns a number of bytes in decimal units.
 pub fn bytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes < 1e3 => format!("{bytes:.0} B"),

@@ -19,7 +19,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses `http://[user:password@]host[:port][/path]`; TLS is not spoken.
+    /// Parses `http://[user:password@]host[:port][/path]`. TLS is not supported.
     pub fn parse(url: &str, owned: bool) -> Result<Self> {
         let parts = url.split_once("://");
         let plain = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("http"));
@@ -40,7 +40,7 @@ impl Address {
         })
     }
 
-    /// The body of the page at its path and `suffix`.
+    /// Returns the body of the page at its path plus `suffix`.
     pub(super) fn get(&self, suffix: &str) -> std::result::Result<Vec<u8>, String> {
         let path = format!(
             "{}{suffix}",

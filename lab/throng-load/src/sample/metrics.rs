@@ -1,6 +1,6 @@
 use super::Reading;
 
-/// Chosen values of a page: by pointer where it is JSON, else by name as Prometheus text.
+/// Returns the chosen values of a page: by pointer if it is JSON, by name if it is Prometheus text.
 pub(super) fn read(page: &[u8], series: &[String]) -> Result<Vec<Reading>, String> {
     let gauge = |name: &str, value| Reading {
         name: name.to_string(),
@@ -30,7 +30,7 @@ pub(super) fn read(page: &[u8], series: &[String]) -> Result<Vec<Reading>, Strin
         .collect())
 }
 
-/// Name with labels, and value; a timestamp behind is passed over.
+/// Returns a line's name with labels, and its value. A timestamp after it is skipped.
 fn line(line: &str) -> Option<(&str, f64)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -48,8 +48,8 @@ fn chosen(name: &str, series: &[String]) -> bool {
     series.iter().any(|wanted| is_chosen(name, wanted))
 }
 
-/// A name is chosen whole, with or without its labels, or by a prefix that ends with `*`; the buckets of histograms, which
-/// are many and say little one by one, only whole.
+/// Returns true if a name is chosen: as a whole, with or without its labels, or by a prefix that ends with `*`. A prefix does not choose the buckets
+/// of histograms, which are many and tell little one by one.
 pub(super) fn is_chosen(name: &str, wanted: &str) -> bool {
     let bare = name.split('{').next().unwrap_or(name);
     match wanted.strip_suffix('*') {

@@ -1,4 +1,4 @@
-//! Series of the target, sampled once a second beside a run.
+//! Series of the target, sampled once a second during a run.
 
 mod fetch;
 mod metrics;
@@ -17,7 +17,7 @@ pub use fetch::Address;
 pub use process::Usage;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Series of one run; further ones are left out.
+/// The most series of one run. Further ones are left out.
 const SERIES_MAX: usize = 48;
 const POINTS_MAX: usize = 100_000;
 
@@ -26,19 +26,19 @@ const POINTS_MAX: usize = 100_000;
 pub enum Probe {
     /// CPU and memory of a process on this machine.
     Process {
-        /// Its process id.
+        /// The process id.
         pid: u32,
     },
     /// Chosen series of a page: Prometheus text by name, or JSON by pointer (`/queue_totals/messages`).
     Metrics {
         /// The address of the page.
         address: Address,
-        /// Names (`http_requests_total`; each label set is a series, counters become rates), or pointers.
+        /// The names (`http_requests_total`) or pointers. Each label set is a series, and counters become rates.
         series: Vec<String>,
     },
-    /// Depth and message rates of every queue of a RabbitMQ broker, by its management API.
+    /// The depth and the message rates of every queue of a RabbitMQ broker, from its management API.
     RabbitMq {
-        /// Its management API, for example `http://guest:guest@127.0.0.1:15672`.
+        /// The management API, for example `http://guest:guest@127.0.0.1:15672`.
         address: Address,
     },
 }
@@ -50,11 +50,11 @@ pub(crate) struct Reading {
     /// The unit of the value, or of its rate.
     pub(crate) unit: &'static str,
     pub(crate) value: f64,
-    /// True if it only grows, so that its rate is the useful figure.
+    /// True if it only grows, so that its rate is shown.
     pub(crate) counter: bool,
 }
 
-/// Samples on a thread of its own until it is finished.
+/// Samples the probes on a thread of its own until it is finished.
 #[derive(Debug)]
 pub struct Sampler {
     gathered: Arc<Mutex<Gathered>>,
@@ -65,13 +65,13 @@ pub struct Sampler {
 #[derive(Debug, Default)]
 struct Gathered {
     series: Vec<Samples>,
-    /// Last value and time of counters, by place in `series`.
+    /// The last value and time of counters, by index in `series`.
     last: Vec<Option<(f64, f64)>>,
     failures: Vec<String>,
 }
 
 impl Sampler {
-    /// Looks at the probes from now on, on a thread of its own.
+    /// Starts to sample the probes on a thread of its own.
     pub fn start(probes: Vec<Probe>) -> Result<Self> {
         let gathered = Arc::new(Mutex::new(Gathered::default()));
         let stop = Arc::new(AtomicBool::new(false));
@@ -90,7 +90,7 @@ impl Sampler {
         Ok(Sampler { gathered, stop, thread })
     }
 
-    /// Stops, and gives the series and what could not be read.
+    /// Stops and returns the series, and the errors of probes.
     pub fn finish(mut self) -> (Vec<Samples>, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -107,7 +107,7 @@ impl Sampler {
 fn sample(probes: &[Probe], gathered: &Mutex<Gathered>, stop: &AtomicBool) {
     let start = Instant::now();
     let mut next = start;
-    // Of each probe that could be read, the series that were never there: a name mistyped.
+    // For each probe that could be read, the series that never appeared, perhaps because of a typing error.
     let mut missing: Vec<Option<Vec<&str>>> = vec![None; probes.len()];
     while !stop.load(Ordering::Relaxed) {
         for (probe, missing) in probes.iter().zip(&mut missing) {

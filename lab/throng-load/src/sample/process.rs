@@ -3,11 +3,11 @@ use super::Reading;
 /// The usage of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of all its threads, also of those that have ended, to a clock tick (usually 10 ms).
+    /// The CPU time of all its threads, including ended ones, to a clock tick (usually 10 ms).
     ticked_nanos: u64,
-    /// CPU time of the threads it has, to the nanosecond.
+    /// The CPU time of its present threads, to the nanosecond.
     scheduled_nanos: u64,
-    /// Memory it holds, in bytes.
+    /// The resident memory, in bytes.
     pub resident_bytes: u64,
 }
 
@@ -16,7 +16,7 @@ impl Usage {
     pub fn of(pid: u32) -> Result<Self, String> {
         let stat =
             std::fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|_| format!("there is no process {pid}"))?;
-        // The name in parentheses may hold anything; fields are counted after it.
+        // The name in parentheses may contain anything, so fields are counted after it.
         let fields: Vec<&str> = stat
             .rsplit_once(')')
             .map_or("", |(_, rest)| rest)
@@ -33,7 +33,7 @@ impl Usage {
         })
     }
 
-    /// CPU time since an earlier look, in nanoseconds: exact, unless threads have ended in between.
+    /// Returns the CPU time since an earlier look, in nanoseconds. It is exact unless threads have ended in between.
     pub fn cpu_nanos_since(&self, earlier: &Self) -> u64 {
         const TICK_NANOS: u64 = 10_000_000;
         let ticked = self.ticked_nanos.saturating_sub(earlier.ticked_nanos);
@@ -55,7 +55,7 @@ fn scheduled_nanos(pid: u32) -> Option<u64> {
     Some(threads.flatten().filter_map(of_thread).sum())
 }
 
-/// CPU (all threads, as a counter of percent-seconds) and resident memory of a process.
+/// Reads the CPU time (all threads, as a counter of percent-seconds) and the resident memory of a process.
 pub(super) fn read(pid: u32) -> Result<Vec<Reading>, String> {
     let usage = Usage::of(pid)?;
     Ok(vec![

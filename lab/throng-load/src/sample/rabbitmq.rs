@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::Reading;
 
-/// Depth, publish and delivery rate of every queue, from `/api/queues`.
+/// Reads the depth, the publish rate and the delivery rate of every queue from `/api/queues`.
 pub(super) fn read(page: &[u8]) -> Result<Vec<Reading>, String> {
     let queues: Value =
         serde_json::from_slice(page).map_err(|error| format!("the broker's answer is no JSON: {error}"))?;

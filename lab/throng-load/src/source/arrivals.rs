@@ -3,19 +3,19 @@ use rand::{RngExt, SeedableRng};
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// A stretch of time over which the arrival rate goes in a straight line from one value to another.
+/// A time in which the arrival rate changes linearly from one value to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stage {
-    /// Arrivals a second at its start.
+    /// The arrivals a second at its start.
     pub from_rate: f64,
-    /// Arrivals a second at its end.
+    /// The arrivals a second at its end.
     pub to_rate: f64,
     /// The length of the stage, in seconds.
     pub seconds: f64,
 }
 
 impl Stage {
-    /// A constant rate.
+    /// Returns a stage with a constant rate.
     pub fn constant(rate: f64, seconds: f64) -> Self {
         Stage {
             from_rate: rate,
@@ -24,18 +24,18 @@ impl Stage {
         }
     }
 
-    /// Arrivals expected over the whole stage.
+    /// Returns the expected arrivals of the whole stage.
     fn arrivals(&self) -> f64 {
         (self.from_rate + self.to_rate) / 2.0 * self.seconds
     }
 
-    /// Seconds after its start by which `arrivals` have been: the area under the line, inverted.
+    /// Returns the seconds after its start until this many `arrivals`: the inverse of the area under the line.
     fn seconds_until(&self, arrivals: f64) -> f64 {
         let slope = (self.to_rate - self.from_rate) / self.seconds;
         if slope.abs() < 1e-9 {
             return arrivals / self.from_rate;
         }
-        // slope/2 t² + from t = arrivals, in the form that does not cancel for small slopes
+        // The solution of slope/2 t² + from t = arrivals, in the form that does not cancel for small slopes.
         let root = (self.from_rate * self.from_rate + 2.0 * slope * arrivals)
             .max(0.0)
             .sqrt();
@@ -43,25 +43,25 @@ impl Stage {
     }
 }
 
-/// When requests (or users) start: nanoseconds since the start of the run, never decreasing.
+/// The start times of requests (or users), in nanoseconds since the start of the run, never decreasing.
 ///
-/// Constant, ramps and steps are lists of [`Stage`]s. Evenly spaced by default; [`Arrivals::poisson`]
-/// makes them independent of each other with the same mean rate.
+/// Constant rates, ramps and steps are lists of [`Stage`]s. By default the arrivals are evenly spaced. [`Arrivals::poisson`] makes them independent
+/// of each other with the same mean rate.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     stages: Vec<Stage>,
     begin_nanos: u64,
     stage: usize,
     stage_begin_seconds: f64,
-    /// Arrivals so far within the stage, in expected arrivals.
+    /// The expected arrivals since the beginning of the stage.
     within: f64,
-    /// Expected arrivals between two of this share.
+    /// The expected arrivals between two arrivals of this share.
     stride: f64,
     poisson: Option<Box<SmallRng>>,
 }
 
 impl Arrivals {
-    /// Evenly spaced arrivals over `stages`; the first at the very start.
+    /// Returns evenly spaced arrivals over `stages`. The first is at the start.
     pub fn new(stages: Vec<Stage>) -> Self {
         let stages = stages
             .into_iter()
@@ -78,12 +78,12 @@ impl Arrivals {
         }
     }
 
-    /// A constant rate for some seconds.
+    /// Returns arrivals at a constant rate for some seconds.
     pub fn constant(rate: f64, seconds: f64) -> Self {
         Arrivals::new(vec![Stage::constant(rate, seconds)])
     }
 
-    /// The same mean rates with exponentially distributed gaps.
+    /// Returns arrivals with exponentially distributed gaps and the same mean rates.
     pub fn poisson(mut self, seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         self.within = gap(&mut random) * self.stride;
@@ -91,13 +91,13 @@ impl Arrivals {
         self
     }
 
-    /// All arrivals later by this much.
+    /// Delays all arrivals by this much.
     pub fn starting_at(mut self, begin_nanos: u64) -> Self {
         self.begin_nanos = begin_nanos;
         self
     }
 
-    /// The share of worker `part` of `parts`: all shares together have the whole's arrivals.
+    /// Returns the share of worker `part` of `parts`. All shares together have all arrivals.
     pub fn share(&self, part: usize, parts: usize) -> Self {
         let mut share = self.clone();
         share.stride = parts as f64;
@@ -117,13 +117,13 @@ impl Arrivals {
         self.stages.iter().map(|stage| stage.seconds).sum()
     }
 
-    /// Arrivals expected in all.
+    /// Returns the number of expected arrivals.
     pub fn expected(&self) -> f64 {
         self.stages.iter().map(Stage::arrivals).sum()
     }
 }
 
-/// A draw from the exponential distribution of mean 1.
+/// Returns a random number of the exponential distribution with mean 1.
 fn gap(random: &mut SmallRng) -> f64 {
     -(1.0 - random.random::<f64>()).ln()
 }
@@ -134,7 +134,7 @@ impl Iterator for Arrivals {
     fn next(&mut self) -> Option<u64> {
         let stage = loop {
             let stage = self.stages.get(self.stage)?;
-            // A tolerance of a millionth of an arrival: rounding must not lose the last of a stage or add one.
+            // The tolerance is a millionth of an arrival, so that rounding neither loses the last arrival of a stage nor adds one.
             if self.within < stage.arrivals() - 1e-6 {
                 break *stage;
             }

@@ -9,7 +9,7 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Sends `request` `total` times; `u64::MAX` for as long as the run lasts.
+    /// Returns a source that sends `request` `total` times. `u64::MAX` lasts as long as the run.
     pub fn new(request: Request, total: u64) -> Self {
         Closed { request, left: total }
     }

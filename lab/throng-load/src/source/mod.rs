@@ -1,8 +1,7 @@
 //! Sources of requests: the pull model that drives a run.
 //!
-//! A worker asks its [`Source`] for a request whenever a connection is free, and hands it each
-//! answer. Everything else (open or closed arrivals, ordering, retries, checks) is a source's own
-//! business, decided without I/O.
+//! A worker asks its [`Source`] for a request when a connection is free, and passes it each answer. Everything else (open or closed arrivals,
+//! ordering, retries, checks) is decided by a source without I/O.
 
 mod arrivals;
 mod closed;
@@ -16,57 +15,56 @@ pub use replay::{Aftermath, OrderedReplay, Trace, TraceItem};
 
 use crate::ErrorKind;
 
-/// Gives requests to one worker and sees what became of them.
+/// Chooses the requests of one worker and gets their outcomes.
 ///
-/// All times are nanoseconds since the start of the run. Methods are called from one thread and
-/// must not block.
+/// All times are nanoseconds since the start of the run. Methods are called from one thread and must not block.
 pub trait Source: Send {
-    /// A connection is free: what should be sent on it now?
+    /// Returns the request for a free connection.
     ///
-    /// After [`Next::Done`] it is not called again.
+    /// It is not called again after [`Next::Done`].
     fn next(&mut self, now_nanos: u64) -> Next<'_>;
 
-    /// The request tagged `tag` was answered, or failed.
+    /// Gets the outcome of the request with this `tag`: an answer or a failure.
     fn answered(&mut self, tag: u64, outcome: &Outcome<'_>) -> Verdict {
         let _ = (tag, outcome);
         Verdict::ByStatus
     }
 
-    /// Requests that were due by `now_nanos` and never given, asked once when a run ends early.
+    /// Returns the number of requests that were due by `now_nanos` and not sent. It is called once if a run ends early.
     fn unsent(&self, now_nanos: u64) -> u64 {
         let _ = now_nanos;
         0
     }
 }
 
-/// The wish of a source for a free connection.
+/// The answer of a source for a free connection.
 #[derive(Debug)]
 pub enum Next<'a> {
     /// Send this request.
     Send(Shot<'a>),
-    /// No request before this time; ask again then, or after the next answer.
+    /// No request before this time. The worker asks again then, or after the next answer.
     WaitUntil(u64),
-    /// No request before some answer arrives.
+    /// No request before the next answer.
     WaitForAnswer,
-    /// No request any more.
+    /// No further request.
     Done,
 }
 
 /// A request to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Shot<'a> {
-    /// The whole request as it goes over the wire (see [`crate::Request`]).
+    /// The whole request as it is sent (see [`crate::Request`]).
     pub bytes: &'a [u8],
-    /// Comes back with the outcome.
+    /// A number that is returned with the outcome.
     pub tag: u64,
-    /// When it should have been sent, in an open model: response time counts from here.
+    /// The time when it should be sent, in an open model. Its response time counts from then.
     pub intended_nanos: Option<u64>,
-    /// Index into [`crate::Options::classes`]: the line of the report it is counted under.
+    /// The index into [`crate::Options::classes`], which is its line of the report.
     pub class: u16,
 }
 
 impl<'a> Shot<'a> {
-    /// Makes a request of the first class that is sent whenever its turn comes.
+    /// Returns a request of the first class that is sent at once.
     pub const fn new(bytes: &'a [u8], tag: u64) -> Self {
         Self {
             bytes,
@@ -76,7 +74,7 @@ impl<'a> Shot<'a> {
         }
     }
 
-    /// Makes a request of the first class that should be sent at this time.
+    /// Returns a request of the first class that should be sent at this time.
     pub const fn due(bytes: &'a [u8], tag: u64, intended_nanos: u64) -> Self {
         Self {
             intended_nanos: Some(intended_nanos),
@@ -92,37 +90,37 @@ pub struct Outcome<'a> {
     pub result: Result<ResponseParts<'a>, ErrorKind>,
     /// When it was given to a connection.
     pub sent_nanos: u64,
-    /// When it was intended to be sent; `sent_nanos` in a closed model.
+    /// The time when it should have been sent; `sent_nanos` in a closed model.
     pub intended_nanos: u64,
-    /// When the whole answer was there, or the failure was known.
+    /// The time when the whole answer had arrived, or the failure was known.
     pub done_nanos: u64,
 }
 
 impl Outcome<'_> {
-    /// Time from sending to the whole answer.
+    /// Returns the time from sending to the whole answer.
     pub fn service_nanos(&self) -> u64 {
         self.done_nanos.saturating_sub(self.sent_nanos)
     }
 
-    /// Time from the intended start to the whole answer.
+    /// Returns the time from the intended start to the whole answer.
     pub fn response_nanos(&self) -> u64 {
         self.done_nanos.saturating_sub(self.intended_nanos)
     }
 
-    /// The status, or 0 where there was no answer.
+    /// Returns the status, or 0 without an answer.
     pub fn status(&self) -> u16 {
         self.result.as_ref().map_or(0, |answer| answer.status)
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseParts<'a> {
     /// The status of the response, from its first line.
     pub status: u16,
-    /// Status line and headers as received; of HTTP/2 written as HTTP/1.1 would have it.
+    /// The status line and headers as received. Those of HTTP/2 are written in the format of HTTP/1.1.
     pub head: &'a [u8],
-    /// The body without its framing; cut at 1 MiB.
+    /// The body without its framing, cut off at 1 MiB.
     pub body: &'a [u8],
 }
 
@@ -136,15 +134,15 @@ impl ResponseParts<'_> {
     }
 }
 
-/// The count to which an outcome belongs.
+/// The verdict of a source on an outcome, which decides how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// 2xx and 304 are successes, anything else fails under its kind.
+    /// 2xx and 304 are successes. Anything else fails under its kind.
     ByStatus,
-    /// A success whatever the status (but never without an answer).
+    /// A success with any status, but never without an answer.
     Success,
     /// An answer that failed a check of the source.
     CheckFailed,
-    /// A try that is not the last word: the source sends the request again.
+    /// An attempt that is not final, because the source sends the request again.
     Retried,
 }

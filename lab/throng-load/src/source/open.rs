@@ -1,10 +1,10 @@
 use super::{Arrivals, Next, Shot, Source};
 use crate::Request;
 
-/// The open model: requests start when [`Arrivals`] says, whatever the server does.
+/// The open model: requests start at the times of [`Arrivals`], even if the server falls behind.
 ///
-/// A request that finds no free connection waits, and its response time counts from its intended
-/// start (Gil Tene's correction of coordinated omission, as in wrk2).
+/// A request that finds no free connection waits. Its response time counts from its intended start (Gil Tene's correction of coordinated omission, as
+/// in wrk2).
 #[derive(Debug, Clone)]
 pub struct Open {
     request: Request,
@@ -13,7 +13,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// Sends `request` at each of `arrivals`.
+    /// Returns a source that sends `request` at each of `arrivals`.
     pub fn new(request: Request, mut arrivals: Arrivals) -> Self {
         let due_nanos = arrivals.next();
         Open {

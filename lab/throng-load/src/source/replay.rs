@@ -7,9 +7,9 @@ use super::{Next, Outcome, Shot, Source, Verdict};
 
 const NOBODY: u32 = u32::MAX;
 
-/// Recorded requests in their order, each with the key within which that order must be kept.
+/// Recorded requests in order. The order must be kept among requests of the same key.
 ///
-/// At most 2³² − 1 requests; their bytes lie in one arena.
+/// It holds at most 2³² − 1 requests, with their bytes in one arena.
 #[derive(Debug, Default, Clone)]
 pub struct Trace {
     arena: Vec<u8>,
@@ -20,25 +20,25 @@ pub struct Trace {
 /// A request of a [`Trace`].
 #[derive(Debug, Clone)]
 pub struct TraceItem {
-    /// Number of its key, from 0 in order of first use.
+    /// The number of its key, from 0 in order of first use.
     pub key: u32,
-    /// When it was recorded, since the start of the trace.
+    /// The time of its recording, since the start of the trace.
     pub offset: Option<Duration>,
-    /// Index into [`crate::Options::classes`].
+    /// The index into [`crate::Options::classes`].
     pub class: u16,
     bytes: Range<usize>,
 }
 
 impl Trace {
-    /// An empty trace.
+    /// Returns an empty trace.
     pub fn new() -> Self {
         Trace::default()
     }
 
-    /// Appends a request (its whole bytes); returns its index.
+    /// Appends a request (its whole bytes) and returns its index.
     ///
-    /// Requests of one `key` are sent one after another, each after the answer to the one before.
-    /// With an `offset` it is not sent before that time of the replay.
+    /// Requests of one `key` are sent one after another, each after the answer to the one before. A request with an `offset` is not sent before that
+    /// time of the replay.
     pub fn push(&mut self, key: impl AsRef<[u8]>, offset: Option<Duration>, class: u16, request: &[u8]) -> usize {
         let number = self.keys.len() as u32;
         let key = match self.keys.get(key.as_ref()) {
@@ -59,27 +59,27 @@ impl Trace {
         self.items.len() - 1
     }
 
-    /// Requests in it.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// True if there is no request.
+    /// Returns true if there is no request.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Different keys in it.
+    /// Returns the number of different keys.
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// The request at `index` as it goes over the wire.
+    /// Returns the bytes of the request at `index`.
     pub fn bytes(&self, index: usize) -> &[u8] {
         &self.arena[self.items[index].bytes.clone()]
     }
 
-    /// Returns the other facts about the request at `index`.
+    /// Returns the key, time and class of the request at `index`.
     pub fn item(&self, index: usize) -> &TraceItem {
         &self.items[index]
     }
@@ -88,25 +88,24 @@ impl Trace {
 /// The next step of a replay after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aftermath {
-    /// The request is done and counted like this; the next of its key may go.
+    /// The request is done and counted with this verdict. The next one of its key may be sent.
     Done(Verdict),
-    /// Send the same request again after a pause; its key waits meanwhile.
+    /// The same request is sent again after a pause. Its key waits meanwhile.
     Again(Duration),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Key {
     busy: bool,
-    /// Parked requests of the key, oldest first, linked through `following`.
+    /// The oldest parked request of the key. The others follow through `following`.
     first: u32,
     last: u32,
 }
 
 /// Replays a [`Trace`] over many connections and keeps the order within each key.
 ///
-/// At most one request of a key is in flight. A request whose key is busy is parked and does not
-/// hold up those behind it, until `look_ahead` requests are parked: then the replay waits, so that
-/// it never runs further ahead of the slowest key than that.
+/// At most one request of a key is in flight. A request whose key is busy is parked and does not hold up the later ones. Once `look_ahead` requests
+/// are parked, the replay waits. So it never runs further than that ahead of the slowest key.
 pub struct OrderedReplay<F> {
     trace: Arc<Trace>,
     on_answer: F,
@@ -119,7 +118,7 @@ pub struct OrderedReplay<F> {
     following: Vec<u32>,
     parked: usize,
     ready: VecDeque<u32>,
-    /// Requests to send again, with their time; few, so a scan finds the earliest.
+    /// The requests to be repeated, with their times. They are few, so a scan finds the earliest.
     again: Vec<(u64, u32)>,
     in_flight: usize,
 }
@@ -128,9 +127,9 @@ impl<F> OrderedReplay<F>
 where
     F: FnMut(usize, &Outcome<'_>) -> Aftermath + Send,
 {
-    /// A replay of the whole trace by one worker, as fast as answers allow.
+    /// Returns a replay of the whole trace by one worker, as fast as answers allow.
     ///
-    /// `on_answer` gets the request's index in the trace and what became of it.
+    /// `on_answer` gets the request's index in the trace and its outcome.
     pub fn new(trace: Arc<Trace>, on_answer: F) -> Self {
         let keys = vec![
             Key {
@@ -158,7 +157,7 @@ where
         }
     }
 
-    /// Sends in recorded time, `speed` times as fast; 0 (the default) ignores recorded times.
+    /// Sends at the recorded times, `speed` times as fast. With 0 (the default) it ignores recorded times.
     pub fn speed(mut self, speed: f64) -> Self {
         self.speed = speed;
         self
@@ -170,7 +169,7 @@ where
         self
     }
 
-    /// Only the keys of worker `part` of `parts`.
+    /// Restricts the replay to the keys of worker `part` of `parts`.
     pub fn part(mut self, part: usize, parts: usize) -> Self {
         self.part = part as u32;
         self.parts = parts.max(1) as u32;
@@ -186,7 +185,7 @@ where
             .map(|offset| (offset.as_nanos() as f64 / self.speed) as u64)
     }
 
-    /// The next request that may go now, or when to ask again.
+    /// Returns the next request that may be sent now, or the time to ask again.
     fn choose(&mut self, now_nanos: u64) -> Result<u32, Next<'static>> {
         if let Some(place) = self.again.iter().position(|&(due, _)| due <= now_nanos) {
             return Ok(self.again.swap_remove(place).1);

@@ -1,7 +1,7 @@
 //! The page in a real browser: headless Chromium, desktop and phone width, light and dark.
 //!
-//! Needs `chromium` (Debian package `chromium`) on the path or in `CHROMIUM`. Without it the tests
-//! fail: a page nobody has looked at is not tested. `THRONG_NO_BROWSER=1` leaves them out, aloud.
+//! The tests need `chromium` (Debian package `chromium`) on the path or in `CHROMIUM`. Without it they fail, because a page that was not displayed is
+//! not tested. `THRONG_NO_BROWSER=1` skips them and reports that.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -19,12 +19,12 @@ fn chromium() -> Option<String> {
     Some(std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into()))
 }
 
-/// The page's document after its scripts have run, with what they threw.
+/// Returns the page's document after its scripts have run, with their exceptions.
 fn rendered(browser: &str, page: &str, hash: &str, width: u32) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.html");
-    // Errors and overflow become part of the document, so that a broken page cannot pass. The width is
-    // set on the document too, because a browser's window has a least width.
+    // Errors and overflow become part of the document, so that a broken page cannot pass. The document gets the width too, because a browser's window
+    // has a least width.
     let watch = format!(
         "<style>html {{ width: {width}px }}</style>\
          <script>onerror = (message) => {{ document.title = 'ERROR ' + message }};\
@@ -75,7 +75,7 @@ fn report(seconds: f64) -> Report {
 }
 
 fn assert_whole(document: &str, charts: usize) {
-    // What was drawn stands before the data and the scripts.
+    // The drawn part stands before the data and the scripts.
     let document = document.split("<script type=").next().unwrap();
     assert!(
         !document.contains("<title>ERROR"),

@@ -1,4 +1,4 @@
-//! The commands, from their arguments to the files they write.
+//! The commands, from their arguments to the files that they write.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -248,7 +248,7 @@ fn a_trace_is_replayed_in_order_and_judged() {
 
 #[test]
 fn a_capacity_search_finds_where_a_target_begins_to_refuse() {
-    // The body tells the rate, so that what is refused does not hang on how fast this machine is.
+    // The body contains the rate, so that refusals do not depend on the speed of this machine.
     let server = Server::start(|_, request| {
         let rate: f64 = request.body.parse().unwrap();
         Reply::Answer(if rate > 1000.0 { 503 } else { 200 }, String::new())
@@ -420,7 +420,7 @@ fn head_to_head_and_compare_state_differences_and_spread() {
 
 const SERVE_AT: &str = "THRONG_LOAD_TEST_SERVE_AT";
 
-/// Serves, if this program was started by `serving`'s command; otherwise does nothing.
+/// Serves if this program was started by the command of `serving`. Otherwise it does nothing.
 #[test]
 fn server_for_commands() {
     let Ok(port) = std::env::var(SERVE_AT) else { return };
@@ -430,9 +430,9 @@ fn server_for_commands() {
     }
 }
 
-/// A command that serves at a port of its own.
+/// Returns a port, and a command that serves at it.
 fn serving() -> (u16, String) {
-    // Below the ports the system gives to connections: one of those could be taken until the command listens.
+    // The ports lie below those that the system gives to connections. One of these could be taken before the command listens.
     static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
     let first = 15_000 + (std::process::id() % 10_000) as u16;
     let port = loop {

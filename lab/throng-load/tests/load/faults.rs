@@ -1,4 +1,4 @@
-//! Targets that misbehave: every failure is counted by its kind, nothing hangs, nothing panics.
+//! Targets that misbehave. Every failure is counted by its kind, and nothing hangs or panics.
 
 use std::net::TcpListener;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! HTTP/2: with prior knowledge and over TLS, targets that behave and targets that do not.
+//! HTTP/2 with prior knowledge and over TLS, with targets that behave and targets that do not.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -135,7 +135,7 @@ fn an_abrupt_goaway_counts_unanswered_requests_and_goes_on() {
         _ => fine(),
     });
     let report = load(&server.options(1, 4), 200);
-    // A server that closes with requests unread resets the connection, and what it said before may be lost by that.
+    // A server that closes with unread requests resets the connection. That may lose its earlier output.
     let gone =
         errors(&report, ErrorKind::GoAway) + errors(&report, ErrorKind::Reset) + errors(&report, ErrorKind::Closed);
     assert!(gone >= 5, "{:?}", report.counters.errors);
@@ -170,7 +170,7 @@ fn a_stream_that_hangs_is_a_timeout_and_the_others_go_on() {
     options.request_timeout = Duration::from_millis(200);
     options.duration = Some(Duration::from_secs(60));
     let stop = options.stop.clone();
-    // Until the timeout has been seen: the others are answered meanwhile.
+    // Runs until the timeout was seen. The other requests are answered meanwhile.
     struct Until(Closed, throng_load::Stop);
     impl Source for Until {
         fn next(&mut self, now: u64) -> Next<'_> {
@@ -233,21 +233,21 @@ fn a_connections_end_before_and_during_an_answer_differ() {
     assert_eq!(errors(&report, ErrorKind::Closed), 5, "{:?}", report.counters.errors);
 }
 
-/// HEADERS of stream 1: status 200, and no body.
+/// The HEADERS of stream 1 with status 200 and no body.
 const FINE: &[u8] = &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
 
-/// GOAWAY for this reason, after the last stream that was processed.
+/// Returns a GOAWAY with this reason and the last stream that was processed.
 fn goaway(last: u8, reason: Reason) -> [u8; 17] {
     let reason = u32::from(reason) as u8;
     [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, last, 0, 0, 0, reason]
 }
 
-/// Says what every server says first, and then `bytes` in answer to a request.
+/// Starts a server that sends the usual first frames, and then `bytes` as the answer to a request.
 fn raw(bytes: &'static [u8]) -> Options {
     raw_each(move |_| bytes.to_vec())
 }
 
-/// The same, with `bytes` of the connection's number.
+/// Starts such a server with `bytes` that depend on the number of the connection.
 fn raw_each(bytes: impl Fn(usize) -> Vec<u8> + Send + 'static) -> Options {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -350,7 +350,7 @@ fn a_target_that_never_says_its_settings_is_a_connect_timeout() {
     assert!(report.ended.contains("nobody"), "{}", report.ended);
 }
 
-/// A source of a single request, and the answer it saw.
+/// A source of a single request that reports its answer.
 struct Once(Vec<u8>, bool, mpsc::Sender<(Vec<u8>, Option<String>)>);
 
 impl Source for Once {

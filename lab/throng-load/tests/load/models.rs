@@ -1,4 +1,4 @@
-//! Open model, replay and plans against servers that check what they are sent.
+//! The open model, replay and plans, against servers that check the requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ fn connections_grow_with_need_and_not_ahead() {
         report.connections_opened
     );
 
-    // Every arrival of the first phase finds all others still waiting: each needs a connection of its own.
+    // Every arrival of the first phase finds all others still waiting, so each needs a connection of its own.
     let waiting = Arc::new((Mutex::new(0), Condvar::new()));
     let server = Server::start(move |_, _| {
         let (count, changed) = &*waiting;
@@ -54,7 +54,7 @@ fn connections_grow_with_need_and_not_ahead() {
     );
 }
 
-/// A server that stands still once, for so long, before it answers its eleventh request.
+/// Starts a server that stops once for this long, before it answers its eleventh request.
 fn stall_once(stall: Duration) -> Server {
     let stalled = AtomicBool::new(false);
     Server::start(move |number, _| {
@@ -67,7 +67,7 @@ fn stall_once(stall: Duration) -> Server {
 
 #[test]
 fn an_open_model_shows_a_stall_in_every_request_due_in_it() {
-    // One connection, 1,000 requests a second: a stall of 200 ms makes some 200 requests wait.
+    // With one connection and 1,000 requests a second, a stall of 200 ms makes some 200 requests wait.
     let server = stall_once(Duration::from_millis(200));
     let options = server.options(1);
     let request = Request::get(&options.target.authority, "/");
@@ -82,7 +82,7 @@ fn an_open_model_shows_a_stall_in_every_request_due_in_it() {
         "{} requests waited 50 ms or more",
         slow(&report.response)
     );
-    // Whatever else slows this machine: one service time felt the stall, and many response times.
+    // Only one service time contains the stall, but many response times do. Other delays of this machine do not matter.
     assert!(
         slow(&report.service) * 10 < slow(&report.response),
         "service time hides it: {}",
@@ -225,7 +225,7 @@ fn the_skier_client_sends_its_phases_with_their_ranges() {
 
 #[test]
 fn a_phase_starts_when_the_share_of_the_one_before_is_done() {
-    // Users of the first phase after the first are held back until the second phase is seen.
+    // Users of the first phase, except the first one, are held back until the second phase is seen.
     let second_seen = Arc::new((Mutex::new(false), Condvar::new()));
     let seen = second_seen.clone();
     let firsts = AtomicUsize::new(0);
@@ -405,7 +405,7 @@ fn a_stop_is_no_rate_that_was_not_kept() {
     options.stop = stop;
     options.drain = std::time::Duration::from_millis(10);
     let request = Request::get(&options.target.authority, "/");
-    // Nothing wakes the generator but the next request that is due: it was not left out for want of anything.
+    // Only the next due request wakes the generator, so it is not counted as unsent.
     let run = run(&options, vec![Open::new(request, Arrivals::constant(200.0, 3600.0))]).unwrap();
     assert_eq!((run.report.ended.as_str(), run.report.unsent), ("stopped", 0));
 }

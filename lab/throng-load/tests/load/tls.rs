@@ -1,4 +1,4 @@
-//! TLS targets: trusted, untrusted, and what is no TLS at all.
+//! TLS targets: trusted, untrusted, and without TLS.
 
 #![cfg(feature = "tls")]
 
@@ -10,7 +10,7 @@ use crate::support::{self, Reply, Server};
 use rustls::pki_types::PrivateKeyDer;
 use throng_load::{Closed, ErrorKind, Options, Request, Target, run};
 
-/// A server with a certificate of its own for 127.0.0.1; the certificate in PEM.
+/// Starts a server with its own certificate for 127.0.0.1. Returns its address and the certificate in PEM.
 fn start() -> (SocketAddr, String) {
     let certified = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_string()]).unwrap();
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
@@ -50,7 +50,7 @@ fn serve(stream: TcpStream, config: Arc<rustls::ServerConfig>) {
     }
 }
 
-/// The length of a request whose head is there, with its body.
+/// Returns the length of a request with its body, once its head has arrived.
 fn request_bytes(came: &[u8]) -> Option<usize> {
     let head = came.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let text = String::from_utf8_lossy(&came[..head]).to_ascii_lowercase();
@@ -121,7 +121,7 @@ fn an_unknown_certificate_is_a_tls_failure() {
 #[test]
 fn a_target_that_never_answers_the_handshake_is_a_timeout() {
     let server = Server::start(|_, _| Reply::Answer(200, String::new()));
-    // The plain server waits for the end of a head; what a client's first bytes hold looks like none.
+    // The plain server waits for the end of a head, which a client's first TLS bytes do not contain.
     let mut options = options(server.address);
     options.request_timeout = std::time::Duration::from_millis(50);
     let report = load(&options);

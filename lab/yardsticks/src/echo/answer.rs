@@ -1,4 +1,4 @@
-//! A request to the bytes of its answer: pure.
+//! Converts a request to the bytes of its answer. It does no I/O.
 
 use super::request::{Refusal, Request};
 use serde::Serialize;
@@ -13,7 +13,7 @@ struct Echo<'a> {
     body: Option<&'a RawValue>,
 }
 
-/// Writes answers one behind the other; keeps its scratch space between them.
+/// Writes answers one after another, and keeps its scratch space between them.
 #[derive(Default)]
 pub(crate) struct AnswerWriter {
     body: Vec<u8>,
@@ -46,7 +46,7 @@ impl AnswerWriter {
         append(output, "200 OK", request.keep_alive, &self.body);
     }
 
-    /// Appends the last answer of a connection whose bytes cannot be read further.
+    /// Appends the last answer of a connection whose bytes cannot be parsed further.
     pub(crate) fn refuse(&mut self, refusal: Refusal, output: &mut Vec<u8>) {
         let (status, body): (_, &[u8]) = match refusal {
             Refusal::Malformed => ("400 Bad Request", br#"{"error":"this is not an HTTP/1.1 request"}"#),

@@ -38,7 +38,7 @@ impl EchoArguments {
             .map_err(EchoError::failed("print the address"))?;
 
         if self.until_input_closes {
-            // Not joined: it may wait for its input for as long as the process lives.
+            // The thread is not joined, because it may wait for input as long as the process lives.
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || {
                 drain(std::io::stdin());
@@ -49,7 +49,7 @@ impl EchoArguments {
     }
 }
 
-/// Reads until the end or an error; both mean that nobody is at the other end any more.
+/// Reads until the end or an error. Both mean that the other end is gone.
 fn drain(mut input: impl Read) {
     let mut buffer = [0; 64];
     while matches!(input.read(&mut buffer), Ok(1..)) {}

@@ -1,4 +1,4 @@
-//! A connection: the bytes read and not yet answered, the answers not yet written.
+//! A connection: the bytes read but not yet answered, and the answers not yet written.
 
 use super::answer::AnswerWriter;
 use super::request::{Parsed, parse};
@@ -6,26 +6,26 @@ use rustix::event::epoll::EventFlags;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// Bytes a socket gives at most before the next connection has its turn.
+/// The most bytes that are read of a socket before the next connection has its turn.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// A client's socket with its two buffers.
 ///
-/// Neither buffer can grow without end: `input` holds less than one request (header and body limits) plus one read, and
-/// `output` the answers to one read, since nothing is read while answers wait to be written.
+/// Both buffers are bounded. `input` holds less than one request (header and body limits) plus one read. `output` holds the answers to one read,
+/// since nothing is read while answers wait to be written.
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
-    /// Read, not yet a whole request.
+    /// The bytes read that are not yet a complete request.
     input: Vec<u8>,
-    /// Answered, not yet taken by the kernel.
+    /// The answers that the kernel has not taken yet.
     output: Vec<u8>,
-    /// No more requests are read: the client said so, or its bytes make no sense.
+    /// True if no more requests are read, because the client asked for that or its bytes make no sense.
     last_answer_given: bool,
     /// The events that the loop waits for on this socket.
     pub(crate) interest: EventFlags,
 }
 
-/// The loop's next act on the connection.
+/// The next action of the loop on the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Wait(EventFlags),
@@ -43,7 +43,7 @@ impl Connection {
         }
     }
 
-    /// Writes what waits, else reads once; answers every whole request; writes the answers. Counts them in `requests`.
+    /// Writes waiting answers, or reads once. Answers every complete request, counts it in `requests`, and writes the answers.
     pub(crate) fn turn(
         &mut self,
         buffer: &mut [u8; READ_BYTES],
@@ -61,7 +61,7 @@ impl Connection {
         self.write()
     }
 
-    /// Answers the whole requests in what has been read so far.
+    /// Answers the complete requests in the bytes read so far.
     fn take(&mut self, bytes: &[u8], writer: &mut AnswerWriter, requests: &mut u64) {
         if self.input.is_empty() {
             let answered = self.answer(bytes, writer, requests);
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// The bytes that were answered.
+    /// Answers the complete requests in `input`, and returns the number of their bytes.
     fn answer(&mut self, input: &[u8], writer: &mut AnswerWriter, requests: &mut u64) -> usize {
         let mut answered = 0;
         while answered < input.len() && !self.last_answer_given {
@@ -126,7 +126,7 @@ mod tests {
     use rustix::net::sockopt;
     use std::net::TcpListener;
 
-    /// A connected pair: the client's end, and the connection over the server's.
+    /// Returns a connected pair: the client's socket, and the connection on the server's socket.
     fn pair() -> (TcpStream, Connection) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_client_that_reads_nothing_is_not_read_and_loses_nothing() {
-        // An answer no pair of socket buffers holds: the server's is fixed, the client's does not grow while it is unread.
+        // The answer is larger than a pair of socket buffers: the server's is fixed, and the client's does not grow while it is unread.
         let (mut client, mut connection) = pair();
         connection.stream.set_nonblocking(true).unwrap();
         sockopt::set_socket_send_buffer_size(&connection.stream, 4096).unwrap();

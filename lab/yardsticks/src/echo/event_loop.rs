@@ -1,4 +1,4 @@
-//! The loop: wait for sockets, give each ready connection one turn, again.
+//! The loop: it waits for sockets, gives each ready connection one turn, and repeats.
 
 use super::answer::AnswerWriter;
 use super::connection::{Connection, Next, READ_BYTES};
@@ -9,10 +9,10 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 
-/// Open connections of one loop; above, a new one is closed at once.
+/// The most open connections of one loop. A further one is closed at once.
 pub const CONNECTIONS_MAX: usize = 10_000;
 
-/// Ready sockets taken in one wait.
+/// The most ready sockets of one wait.
 const EVENTS_MAX: usize = 1024;
 
 const LISTENER: u64 = u64::MAX;
@@ -21,16 +21,16 @@ const STOP: u64 = u64::MAX - 1;
 /// The counts of loops from their start to their stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Requests answered, also those whose body was not JSON.
+    /// The number of answered requests, including those whose body was not JSON.
     pub requests: u64,
-    /// The connections taken so far.
+    /// The number of accepted connections.
     pub connections: u64,
 }
 
 /// Serves with one loop on this thread until `stop` is raised.
 ///
 /// # Errors
-/// The system refuses to wait for sockets or to accept a connection; a client's fault only ends its own connection.
+/// The system refuses to wait for sockets or to accept a connection. A client's fault only ends its own connection.
 pub fn serve(listener: &TcpListener, stop: &Stop) -> Result<Served, EchoError> {
     let mut event_loop = EventLoop::new(listener, stop)?;
     let mut events = Vec::with_capacity(EVENTS_MAX);
@@ -48,10 +48,10 @@ pub fn serve(listener: &TcpListener, stop: &Stop) -> Result<Served, EchoError> {
     }
 }
 
-/// Serves with one loop a listener, each on a thread of its own, until `stop` is raised or one of them fails.
+/// Serves with one loop for each listener, each on a thread of its own, until `stop` is raised or one of them fails.
 ///
 /// # Errors
-/// As [`serve`]: the first failure, after the other loops have stopped too.
+/// Returns the first error of [`serve`], after the other loops have stopped too.
 pub fn serve_all(listeners: Vec<TcpListener>, stop: &Stop) -> Result<Served, EchoError> {
     std::thread::scope(|scope| {
         let loops: Vec<_> = listeners
@@ -87,7 +87,7 @@ enum Flow {
 struct EventLoop<'a> {
     epoll: OwnedFd,
     listener: &'a TcpListener,
-    /// The connections by slot; epoll gives back a connection's slot.
+    /// The connections by slot. Events of epoll name the slot.
     connections: Vec<Option<Connection>>,
     free_slots: Vec<usize>,
     buffer: Box<[u8; READ_BYTES]>,
@@ -151,7 +151,7 @@ impl<'a> EventLoop<'a> {
     }
 
     fn turn(&mut self, slot: usize) -> Result<(), EchoError> {
-        // Closed earlier in this pass: the event is stale.
+        // The connection was closed earlier in this pass, so the event is stale.
         let Some(connection) = &mut self.connections[slot] else {
             return Ok(());
         };

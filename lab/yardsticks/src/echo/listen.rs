@@ -1,4 +1,4 @@
-//! Sockets that share one port, one a loop.
+//! Sockets that share one port, one for each loop.
 
 use super::EchoError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen as start_listening, socket_with, sockopt};
@@ -7,14 +7,13 @@ use std::net::{SocketAddr, TcpListener};
 /// The most loops of one server.
 pub const LOOPS_MAX: usize = 64;
 
-/// Connections the kernel keeps ready until a loop takes them.
+/// The connections that the kernel keeps until a loop accepts them.
 const BACKLOG: i32 = 4096;
 
-/// Listens on `address` with as many sockets as there are loops (`SO_REUSEPORT` if more than one). Port 0 takes any free
-/// port, the same one for all.
+/// Listens on `address` with a socket for each loop (`SO_REUSEPORT` if more than one). Port 0 takes any free port, the same one for all.
 ///
 /// # Errors
-/// No loop or too many, or the address is taken or not of this machine.
+/// The number of loops is out of range, or the address is taken or not of this machine.
 pub fn listen(address: SocketAddr, loops: usize) -> Result<Vec<TcpListener>, EchoError> {
     if !(1..=LOOPS_MAX).contains(&loops) {
         return Err(EchoError::Loops { loops });

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running echo in a process of its own. Dropping it ends the process; so does the end of this process.
+/// A running echo in a process of its own. The process ends when this is dropped, and when this process ends.
 #[derive(Debug)]
 pub struct EchoProcess {
     child: Child,
@@ -16,8 +16,8 @@ pub struct EchoProcess {
 impl EchoProcess {
     /// Starts `command` with the echo's options added to it, and waits until it listens.
     ///
-    /// `command` is the program that runs [`EchoArguments`](super::EchoArguments): the `echo` binary of this crate, or
-    /// a program with [`Yardstick`](crate::Yardstick) among its sub-commands:
+    /// `command` is the program that runs [`EchoArguments`](super::EchoArguments): the `echo` binary of this crate, or a program with
+    /// [`Yardstick`](crate::Yardstick) among its sub-commands:
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,7 @@ impl EchoProcess {
     /// ```
     ///
     /// # Errors
-    /// The program cannot be started, or ends or says something else before it names its address.
+    /// The program cannot be started, or it ends or prints something else before it prints its address.
     pub fn start(mut command: Command, loops: usize) -> Result<Self, EchoError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let failed = |reason: String| EchoError::Process {
@@ -60,12 +60,12 @@ impl EchoProcess {
         self.address
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// CPU time used so far by all its threads, in user and kernel, to a clock tick (mostly 10 ms).
+    /// Returns the CPU time used so far by all its threads, in user and kernel, to a clock tick (mostly 10 ms).
     ///
     /// # Errors
     /// The process has ended.
@@ -88,7 +88,7 @@ impl Drop for EchoProcess {
     }
 }
 
-/// Reads a line of at most the length of an address.
+/// Reads a line that is at most as long as an address.
 fn read_first_line(child: &mut Child) -> std::io::Result<String> {
     const LINE_BYTES_MAX: u64 = 128;
     let mut line = String::new();
@@ -98,13 +98,13 @@ fn read_first_line(child: &mut Child) -> std::io::Result<String> {
     Ok(line)
 }
 
-/// Both fail only if the process has ended and been waited for already.
+/// Ends the process. Both calls fail only if it has ended and was waited for already.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// `utime` + `stime` of `/proc/PID/stat` (proc(5), fields 14 and 15; field 2 is a name in parentheses that may hold anything).
+/// Returns `utime` + `stime` of `/proc/PID/stat` (proc(5), fields 14 and 15). Field 2 is a name in parentheses that may contain anything.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);

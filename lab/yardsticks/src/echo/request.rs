@@ -1,38 +1,38 @@
-//! Bytes to a request: pure, and asked again from the start of the request whenever more bytes have come.
+//! Parses bytes to a request without I/O. When more bytes have arrived, it parses again from the start of the request.
 
 use httparse::{EMPTY_HEADER, Header, Status};
 
-/// Most header fields of a request.
+/// The most header fields of a request.
 pub const HEADERS_MAX: usize = 64;
-/// Longest request line and header together, in bytes.
+/// The most bytes of request line and header together.
 pub const HEADER_BYTES_MAX: usize = 16 << 10;
-/// Longest body, in bytes.
+/// The most bytes of a body.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// A whole request, borrowed from the bytes read.
+/// A complete request, borrowed from the bytes read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) body: &'a [u8],
-    /// The connection stays open after the answer.
+    /// True if the connection stays open after the answer.
     pub(crate) keep_alive: bool,
-    /// Bytes from the request's start to the next one's.
+    /// The bytes from the start of the request to the start of the next one.
     pub(crate) bytes: usize,
 }
 
-/// The result of parsing the bytes at hand.
+/// The result of parsing the available bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
-    /// The start of a request; more bytes are needed.
+    /// The start of a request. More bytes are needed.
     Partial,
-    /// A request; more may follow it.
+    /// A complete request. More may follow it.
     Whole(Request<'a>),
-    /// The bytes are not a request this server reads. The bytes behind have no known start, so the connection must be closed.
+    /// This server does not accept the request. The next request has no known start, so the connection must be closed.
     Refused(Refusal),
 }
 
-/// Why bytes are not a request that can be answered.
+/// The reason why bytes are not a request that can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Malformed,
@@ -70,7 +70,7 @@ pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// The header's account of the request's end and the connection's.
+/// The header's information on the end of the request and of the connection.
 struct Framing {
     body_bytes: usize,
     keep_alive: bool,
@@ -103,7 +103,7 @@ impl Framing {
     }
 }
 
-/// RFC 9110 §8.6: digits only, no sign.
+/// Parses a length by RFC 9110 §8.6: digits only, no sign.
 fn content_length(value: &[u8]) -> Result<usize, Refusal> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(Refusal::Malformed);

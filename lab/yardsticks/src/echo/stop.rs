@@ -6,15 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Ends every loop that serves with it, at once and for good.
 ///
-/// It is an `eventfd` that is written once and never read: each loop waits for it beside its sockets, so no loop has to
-/// look for it from time to time.
+/// It is an `eventfd` that is written once and never read. Each loop waits for it together with its sockets, so no loop has to poll it.
 #[derive(Debug)]
 pub struct Stop {
     event: OwnedFd,
 }
 
 impl Stop {
-    /// A flag that is not raised.
+    /// Returns a flag that is not raised.
     ///
     /// # Errors
     /// The process has no file descriptor left.
@@ -24,9 +23,9 @@ impl Stop {
         Ok(Self { event })
     }
 
-    /// Ends the loops. Raising it again changes nothing.
+    /// Ends the loops. Raising the flag again changes nothing.
     pub fn raise(&self) {
-        // The only refusal is a counter that would overflow; then it has been raised already.
+        // The only error is a counter that would overflow. Then it has been raised already.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 }

@@ -20,7 +20,7 @@ use crate::report::html;
 use side::{Load, Side};
 use target::TargetArgument;
 
-/// Targets of one comparison.
+/// The most targets of one comparison.
 const TARGETS_MAX: usize = 12;
 
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct HeadToHeadArgs {
     /// Requests a round [default: 1000].
     #[arg(long, short = 'n', conflicts_with = "duration")]
     requests: Option<u64>,
-    /// Load each target for so long a round, instead of a number of requests.
+    /// Load each target for this time in a round, instead of a number of requests.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     /// Requests at once, each on a connection of its own or on a stream of HTTP/2 [default: 1000].
@@ -48,7 +48,7 @@ pub(crate) struct HeadToHeadArgs {
     /// Rounds before those that count [default: 1].
     #[arg(long)]
     warmup: Option<u32>,
-    /// Rounds that count; below 3 nothing is said about a difference [default: 5].
+    /// Rounds that count. Fewer than 3 allow no statement about a difference [default: 5].
     #[arg(long)]
     rounds: Option<u32>,
     /// Take path and numbers from a plan, for example `primes`.
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &HeadToHeadArgs) -> anyhow::Result<ExitCode> {
     }
     let count = sides.len();
     'rounds: for round in 0..total {
-        // Who begins rotates, so that a drift of the machine favours nobody.
+        // The first target rotates, so that a drift of the machine favours none.
         for place in 0..count {
             let side = &mut sides[(place + round as usize) % count];
             if args.restart {

@@ -1,4 +1,4 @@
-//! A target over its rounds.
+//! A target and the results of its rounds.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::report::{Cost, html};
 use crate::sample::Usage;
 use crate::{Closed, Options, Report, Request, Stop, run_watched};
 
-/// The length of a round.
+/// The extent of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Load {
     Requests(u64),
@@ -69,7 +69,7 @@ impl Side {
         &self.target.name
     }
 
-    /// Starts its command, if it has one.
+    /// Starts the target's command, if it has one.
     pub(super) fn start(&mut self, stop: &Stop) -> anyhow::Result<()> {
         if let Some(command) = &self.target.command {
             self.process = Some(Process::start(&self.target.name, command, &self.options.target, stop)?);
@@ -86,7 +86,7 @@ impl Side {
         Usage::of(pid).ok()
     }
 
-    /// Loads it once; a round that was stopped does not count.
+    /// Loads the target for one round. A stopped round does not count.
     pub(super) fn round(&mut self, label: &str, load: Load, common: &Common, counts: bool) -> anyhow::Result<()> {
         let target = &self.options.target;
         let request = Request::get(&target.authority, &target.path);
@@ -123,7 +123,7 @@ impl Side {
         Ok(())
     }
 
-    /// All of its rounds, as they are shown; `None` before the first.
+    /// Returns all of its rounds for display; `None` before the first.
     pub(super) fn shown(&self) -> Option<html::Side<'_>> {
         let report = self.report.as_ref()?;
         Some(html::Side {

@@ -1,4 +1,4 @@
-//! A target of a comparison, and the process behind it.
+//! A target of a comparison, and its process.
 
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
@@ -11,19 +11,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::{Stop, Target};
 
-/// The longest wait until a command's port can be connected to.
+/// The longest wait for a connection to a command's port.
 const START: Duration = Duration::from_secs(60);
-/// The longest wait until it ends by itself.
+/// The longest wait for a command's end.
 const END: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const CONNECT: Duration = Duration::from_millis(200);
 
-/// A target as the command line has it: `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
+/// A target as on the command line: `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetArgument {
     pub(crate) name: String,
     pub(crate) url: String,
-    /// Streams on a connection, where HTTP/2 is to be spoken.
+    /// The streams on a connection, if it uses HTTP/2.
     pub(crate) http2: Option<usize>,
     pub(crate) pid: Option<u32>,
     pub(crate) command: Option<String>,
@@ -72,14 +72,14 @@ impl FromStr for TargetArgument {
     }
 }
 
-/// A command that runs, with all that it started. It is ended when this is dropped.
+/// A running command with all processes that it started. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
 }
 
 impl Process {
-    /// Starts a command through `sh` and waits until its target can be connected to.
+    /// Starts a command through `sh` and waits until its target accepts connections.
     pub(crate) fn start(name: &str, command: &str, target: &Target, stop: &Stop) -> anyhow::Result<Self> {
         if reachable(target) {
             bail!(
@@ -120,7 +120,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // It fails only for a group that has ended.
+        // Fails only if the group has ended.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::html::Side;
 use crate::report::{Summary, units};
 
-/// Runs as a table, and what can be said about their differences.
+/// Returns the runs as a table, with sentences about their differences.
 pub(crate) fn text(title: &str, sides: &[Side<'_>], sentences: &[String]) -> String {
     let width = sides
         .iter()

@@ -1,4 +1,4 @@
-//! A request on its stream, and the part of its answer that has come.
+//! A request on its stream, and the received part of its answer.
 
 use std::future::Future as _;
 use std::io::Write as _;
@@ -15,9 +15,9 @@ use crate::{ErrorKind, ResponseParts};
 
 pub(super) struct Exchange {
     pub(super) in_flight: InFlight,
-    /// Bytes the connection had heard when it was sent.
+    /// The bytes that the connection had received when the request was sent.
     pub(super) heard_before: u64,
-    /// The request, should the peer give it back.
+    /// The request, in case the peer returns it.
     bytes: Box<[u8]>,
     stage: Stage,
     upload: Option<SendStream<Bytes>>,
@@ -36,7 +36,7 @@ enum Stage {
 /// A request that has ended.
 pub(crate) struct Finished {
     pub(crate) in_flight: InFlight,
-    /// The bytes of the connection since the last exchange that ended, frames of others among them.
+    /// The bytes of the connection since the last exchange that ended, including frames of others.
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     result: Result<(), ErrorKind>,
@@ -47,7 +47,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// Takes the request, where the peer's GOAWAY says that it was not processed (RFC 9113 §6.8): it may be sent again.
+    /// Takes the request if the peer's GOAWAY says that it was not processed (RFC 9113 §6.8). It may be sent again.
     pub(crate) fn take_given_back(&mut self) -> Option<Box<[u8]>> {
         self.given_back.take()
     }
@@ -73,7 +73,7 @@ impl Exchange {
             .send_request(request, body.is_empty())
             .and_then(|(response, mut upload)| {
                 if !body.is_empty() {
-                    // It waits in `h2` for the peer's window.
+                    // `h2` keeps the body until the peer's window has room.
                     upload.send_data(body, true)?;
                 }
                 Ok((response, upload))
@@ -106,7 +106,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what has come; ready when the answer is whole or has failed.
+    /// Reads what has arrived. Ready when the answer is complete or has failed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ErrorKind>> {
         loop {
             match &mut self.stage {
@@ -121,7 +121,7 @@ impl Exchange {
                 },
                 Stage::Body(body) => match ready!(body.poll_data(context)) {
                     Some(Ok(data)) => {
-                        // It fails only for more than was received.
+                        // Fails only for more bytes than were received.
                         let _ = body.flow_control().release_capacity(data.len());
                         let room = BODY_KEPT_BYTES_MAX - self.body.len();
                         self.body.extend_from_slice(&data[..data.len().min(room)]);
@@ -134,7 +134,7 @@ impl Exchange {
         }
     }
 
-    /// Tells the peer that nobody waits any more.
+    /// Tells the peer that the answer is not needed any more.
     pub(super) fn cancel(&mut self) {
         if let Some(upload) = &mut self.upload {
             upload.send_reset(Reason::CANCEL);
@@ -160,7 +160,7 @@ impl Exchange {
     }
 }
 
-/// The head as HTTP/1.1 would show it, for who looks for a header.
+/// Returns the head in the format of HTTP/1.1, for looking up a header.
 fn head(status: u16, headers: &http::HeaderMap) -> Vec<u8> {
     let mut head = Vec::with_capacity(128);
     let _ = write!(head, "HTTP/2 {status}\r\n");
@@ -174,10 +174,10 @@ fn head(status: u16, headers: &http::HeaderMap) -> Vec<u8> {
     head
 }
 
-/// Returns the kind under which an error of `h2` is counted; `midway`: after the answer had begun.
+/// Returns the kind of an error of `h2`. `midway` means that the answer had begun.
 pub(super) fn kind_of(error: &h2::Error, midway: bool) -> ErrorKind {
     if error.is_io() {
-        // There is no socket below `h2`, only the end of what was read from one.
+        // `h2` has no socket below it. Its I/O error means that the input has ended.
         return if midway {
             ErrorKind::ClosedMidway
         } else {

@@ -1,8 +1,7 @@
 //! HTTP/2 on one connection, sans I/O: the crate `h2` between two buffers.
 //!
-//! The worker's loop stays the one of HTTP/1.1: it reads what is there, feeds it to the [`Session`], lets it work,
-//! ends the requests that are answered, and sends what the session wants to say. `h2` needs no runtime for that, so
-//! requests are sent as punctually as those of HTTP/1.1.
+//! The worker's loop is the same as for HTTP/1.1. It reads the available bytes, passes them to the [`Session`], lets it work, ends the answered
+//! requests, and sends the session's output. `h2` needs no runtime for that, so requests are sent as punctually as those of HTTP/1.1.
 
 mod exchange;
 mod pipe;
@@ -27,11 +26,11 @@ use pipe::{Pipe, PipeEnd};
 pub(crate) use request::Translator;
 use wake::Woken;
 
-/// Room for bodies on their way: a stream's, and a connection's.
+/// The flow-control window of a stream. The next constant is that of a connection.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
-/// Streams given up here whose late frames are still told from an error.
+/// The number of streams cancelled here whose late frames are not taken for an error.
 const RESETS_REMEMBERED: usize = 1024;
 
 /// The HTTP/2 session of a connection.
@@ -45,30 +44,30 @@ pub(crate) struct Session {
     wakers: Vec<Waker>,
     vacant: Vec<u32>,
     streams_max: usize,
-    /// The streams that the peer allows; 0 until its settings are here.
+    /// The streams that the peer allows; 0 until its settings have arrived.
     peer_streams_max: usize,
-    /// True while new streams may be begun: no GOAWAY, numbers left.
+    /// True while new streams can be opened: there was no GOAWAY, and numbers are left.
     accepting: bool,
-    /// True once the peer has said that it gives the connection up.
+    /// True once the peer has sent GOAWAY.
     gone_away: bool,
     over: Option<ErrorKind>,
-    /// A request that is to be sent when the peer's settings are here.
+    /// A request that is sent when the peer's settings arrive.
     pub(crate) parked: Vec<u8>,
-    /// All bytes from the peer.
+    /// All bytes received from the peer.
     heard: u64,
-    /// Bytes since the last request that ended.
+    /// The bytes received since the last request that ended.
     bytes_in: u64,
     bytes_out: u64,
 }
 
 impl Session {
-    /// Begins a connection that carries at most `streams` requests at once. Its first bytes stand ready to be sent.
+    /// Begins a connection with at most `streams` requests at once. Its first bytes can be sent at once.
     pub(crate) fn new(streams: usize, parked: Vec<u8>) -> Result<Self, ErrorKind> {
         let pipe = Rc::new(RefCell::new(Pipe::default()));
         let mut builder = h2::client::Builder::new();
         builder
             .enable_push(false)
-            // Nothing is sent before the peer's settings, so that no stream is refused for want of knowing them.
+            // No request is sent before the peer's settings, because streams beyond its limit would be refused.
             .initial_max_send_streams(0)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -101,12 +100,12 @@ impl Session {
         })
     }
 
-    /// True once the peer's settings are here: it speaks HTTP/2.
+    /// Returns true once the peer's settings have arrived, so that it speaks HTTP/2.
     pub(crate) fn is_ready(&self) -> bool {
         self.peer_streams_max > 0
     }
 
-    /// Returns the number of requests under way.
+    /// Returns the number of requests in flight.
     pub(crate) fn len(&self) -> usize {
         self.exchanges.len() - self.vacant.len()
     }
@@ -119,7 +118,7 @@ impl Session {
         }
     }
 
-    /// Why nothing more will come of this connection, if it is over.
+    /// Returns the reason why the connection is over, if it is.
     pub(crate) fn over(&self) -> Option<ErrorKind> {
         match self.over {
             None if !self.accepting && self.len() == 0 => Some(ErrorKind::GoAway),
@@ -127,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Takes bytes from the peer.
+    /// Receives bytes from the peer.
     pub(crate) fn receive(&mut self, data: &[u8]) {
         self.bytes_in += data.len() as u64;
         self.heard += data.len() as u64;
@@ -135,13 +134,13 @@ impl Session {
         self.woken.wake_connection();
     }
 
-    /// The peer has closed.
+    /// Notes that the peer has closed.
     pub(crate) fn receive_end(&mut self) {
         self.pipe.borrow_mut().end_input();
         self.woken.wake_connection();
     }
 
-    /// Gives a request a stream. That it cannot be sent is told as any other failure, by [`Session::next_finished`].
+    /// Sends a request on a new stream. [`Session::next_finished`] reports a failure to send like any other failure.
     pub(crate) fn send(&mut self, in_flight: InFlight, bytes: &[u8], scheme_tls: bool, translator: &mut Translator) {
         let exchange = match translator.translate(bytes, scheme_tls) {
             Ok(translated) => Exchange::begin(&mut self.sender, in_flight, self.heard, bytes, translated),
@@ -154,12 +153,12 @@ impl Session {
             number
         });
         self.exchanges[number as usize] = Some(exchange);
-        // Its first poll leaves its waker behind.
+        // The first poll registers its waker.
         self.wakers[number as usize].wake_by_ref();
         self.woken.wake_connection();
     }
 
-    /// Lets the connection work on what has come and what wants to go.
+    /// Lets the connection process its input and produce output.
     pub(crate) fn work(&mut self) {
         let mut context = Context::from_waker(&self.connection_waker);
         if self.over.is_none() {
@@ -182,7 +181,7 @@ impl Session {
         }
     }
 
-    /// The next request that has ended, if there is one.
+    /// Returns the next request that has ended, if any.
     pub(crate) fn next_finished(&mut self) -> Option<Finished> {
         while let Some(number) = self.woken.next_stream() {
             let index = number as usize;
@@ -191,18 +190,18 @@ impl Session {
             };
             let mut context = Context::from_waker(&self.wakers[index]);
             if let Poll::Ready(result) = exchange.poll(&mut context) {
-                // `h2` says so only of a stream beyond the last that the GOAWAY names, and of a request it does not send.
+                // `h2` reports this only for a stream beyond the last one in the GOAWAY, and for a request that it does not send.
                 let is_given_back = result == Err(ErrorKind::GoAway);
                 return self.finish(index, result, is_given_back);
             }
         }
         let kind = self.over?;
-        // Whatever was not told by then will not be.
+        // The connection is over, so no further answers come.
         let index = self.exchanges.iter().position(Option::is_some)?;
         self.finish(index, Err(kind), false)
     }
 
-    /// Gives up the first request that was sent before `sent_before_nanos`, if there is one.
+    /// Gives up the first request that was sent before `sent_before_nanos`, if any.
     pub(crate) fn next_expired(&mut self, sent_before_nanos: u64) -> Option<Finished> {
         let expired = |exchange: &Option<Exchange>| {
             exchange
@@ -213,7 +212,7 @@ impl Session {
         if let Some(exchange) = &mut self.exchanges[index] {
             exchange.cancel();
             if exchange.heard_before == self.heard {
-                // Not one byte since: what is sent on this connection from now on would wait in vain as well.
+                // Nothing was received since then, so further requests on this connection would wait in vain as well.
                 self.accepting = false;
             }
         }
@@ -221,7 +220,7 @@ impl Session {
         self.finish(index, Err(ErrorKind::Timeout), false)
     }
 
-    /// When the longest waiting request was sent.
+    /// Returns the time when the oldest request in flight was sent.
     pub(crate) fn oldest_nanos(&self) -> Option<u64> {
         let under_way = self.exchanges.iter().flatten();
         under_way.map(|exchange| exchange.in_flight.sent_nanos).min()
@@ -236,7 +235,7 @@ impl Session {
         Some(exchange.finish(result, is_given_back, (bytes_in, bytes_out)))
     }
 
-    /// Why the connection ended as it did: a peer says that it gives it up, and then closes.
+    /// Corrects the kind of an end: a peer that has sent GOAWAY may then close or reset.
     pub(crate) fn reason(&self, kind: ErrorKind) -> ErrorKind {
         match kind {
             ErrorKind::Closed | ErrorKind::Reset if self.gone_away => ErrorKind::GoAway,
@@ -244,7 +243,7 @@ impl Session {
         }
     }
 
-    /// Takes what is to be sent.
+    /// Takes the bytes to be sent.
     pub(crate) fn outgoing(&mut self, out: &mut Vec<u8>) {
         let (taken, waited) = self.pipe.borrow_mut().take_output(out);
         self.bytes_out += taken as u64;
@@ -253,12 +252,12 @@ impl Session {
         }
     }
 
-    /// True if there is work again after [`Session::work`].
+    /// Returns true if there is more work after [`Session::work`].
     pub(crate) fn wants_work(&self) -> bool {
         self.over.is_none() && self.woken.is_connection()
     }
 
-    /// The requests under way, without an answer.
+    /// Returns the requests in flight, without answers.
     pub(crate) fn into_in_flight(self) -> impl Iterator<Item = InFlight> {
         self.exchanges.into_iter().flatten().map(|exchange| exchange.in_flight)
     }

@@ -1,4 +1,4 @@
-//! The socket of `h2`: memory on both sides.
+//! The in-memory socket of `h2`.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The bytes that may wait for the socket before `h2` has to.
+/// The bytes that may wait for the socket before writes of `h2` have to wait.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Pipe {
         self.ended
     }
 
-    /// Moves what was written to `out`: how many bytes, and whether a write had to wait for that.
+    /// Moves the output to `out`. Returns the number of bytes, and true if a write had to wait.
     pub(super) fn take_output(&mut self, out: &mut Vec<u8>) -> (usize, bool) {
         let taken = self.output.len();
         out.append(&mut self.output);
@@ -46,7 +46,7 @@ impl Pipe {
     }
 }
 
-/// The end of the pipe that `h2` holds. Nobody is woken by it: who fills or empties the pipe polls afterwards.
+/// The end of the pipe that `h2` holds. It wakes nobody: after the pipe was filled or emptied, the caller polls.
 pub(super) struct PipeEnd(pub(super) Rc<RefCell<Pipe>>);
 
 impl AsyncRead for PipeEnd {

@@ -1,4 +1,4 @@
-//! Converts the bytes of an HTTP/1.1 request, which a source gives, to a request of HTTP/2.
+//! Converts the bytes of an HTTP/1.1 request from a source to a request of HTTP/2.
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
@@ -8,7 +8,7 @@ use crate::ErrorKind;
 
 const HEADERS_MAX: usize = 96;
 
-/// Translates, and remembers the last one: a constant request is parsed once.
+/// Converts requests and remembers the last one, so that a constant request is parsed once.
 #[derive(Debug, Default)]
 pub(crate) struct Translator {
     bytes: Vec<u8>,
@@ -58,7 +58,7 @@ fn translate(bytes: &[u8], tls: bool) -> Option<(Request<()>, Bytes)> {
     Some((request, Bytes::copy_from_slice(&bytes[length..])))
 }
 
-/// Headers that say something of an HTTP/1.1 connection, which HTTP/2 forbids (RFC 9113, 8.2.2).
+/// Returns true for headers of an HTTP/1.1 connection, which HTTP/2 forbids (RFC 9113, 8.2.2).
 fn is_of_the_connection(name: &str) -> bool {
     [
         "connection",

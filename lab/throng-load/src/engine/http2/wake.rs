@@ -1,11 +1,11 @@
-//! The wake-ups of `h2`: the connection, or streams of it.
+//! The wake-ups of `h2`: for the connection, or for some of its streams.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// The parts that are to be polled next.
+/// The connection and streams that are to be polled next.
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     connection: AtomicBool,

@@ -1,4 +1,4 @@
-//! The traffic of a worker's sockets: connects, requests that did not fit, answers, failures.
+//! The traffic of a worker's sockets: connects, writes, answers and failures.
 
 use super::super::connection::{ConnectionState, Sent};
 use super::super::parser::Fed;
@@ -28,7 +28,7 @@ impl<S: Source> Worker<S> {
             .map_err(|_| ErrorKind::Unreachable)
     }
 
-    /// During a run every new connection asks whether the name still leads where it did.
+    /// Asks, for every new connection of a run, if the name has other addresses now.
     fn follow_name(&mut self) {
         let Some(resolver) = &self.orders.resolver else { return };
         if self.driving {
@@ -66,7 +66,7 @@ impl<S: Source> Worker<S> {
     pub(super) fn ready(&mut self, number: u64, flags: EventFlags) {
         let index = (number & 0xffff_ffff) as usize;
         if self.connections[index].generation != (number >> 32) as u32 {
-            return; // of an earlier socket in this slot
+            return; // an event of an earlier socket in this slot
         }
         match self.connections[index].state {
             ConnectionState::Connecting if self.connections[index].http2.is_none() => self.finish_connect(index),
@@ -170,7 +170,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Parses what came and ends the requests that are answered by it.
+    /// Parses received bytes and ends the answered requests.
     fn answers(&mut self, index: usize, mut data: &[u8]) {
         if let Some(session) = &mut self.connections[index].http2 {
             session.receive(data);
@@ -182,7 +182,7 @@ impl<S: Source> Worker<S> {
                 return;
             }
             let Some(&request) = connection.in_flight.front() else {
-                // An answer nobody asked for: whatever it is, the connection is out of step.
+                // The connection is out of step, because no request asked for this answer.
                 return self.close(index);
             };
             let mut parser = std::mem::take(&mut connection.parser);
@@ -199,7 +199,7 @@ impl<S: Source> Worker<S> {
                     keep_alive,
                 } => {
                     let bytes_in = std::mem::take(&mut connection.bytes_in) + used as u64;
-                    // What no request asked for would be taken for the next one's answer.
+                    // Bytes that no request asked for would be taken for the next request's answer.
                     let is_surplus = used < data.len() && connection.in_flight.len() == 1;
                     let now = self.now();
                     let result = if is_surplus {
@@ -277,13 +277,13 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// The connection failed, and with it all that is in flight on it.
+    /// Closes a failed connection and fails all requests in flight on it.
     pub(super) fn fail(&mut self, index: usize, kind: ErrorKind) {
         let now = self.now();
         let was_connecting = self.connections[index].state != ConnectionState::Open;
         if was_connecting && kind.is_connect() && !self.ever_connected && self.address + 1 < self.orders.addresses.len()
         {
-            // Perhaps the host's next address is the one that listens. What is in flight goes there.
+            // The host's next address may accept connections. The requests in flight go there.
             self.address += 1;
             let connection = &mut self.connections[index];
             let waiting = std::mem::take(&mut connection.out);
@@ -302,7 +302,7 @@ impl<S: Source> Worker<S> {
         self.fail_in_flight(index, kind, now);
         self.connections[index].bytes_in = 0;
         if was_connecting {
-            // Nobody there: not again at once, or the loop would only count refusals.
+            // No attempt is made at once, because the loop would then only count refusals.
             self.failed_connects += 1;
             self.last_failed_connect = Some(kind);
             let connection = &mut self.connections[index];

@@ -1,15 +1,15 @@
-//! HTTP/2 on a worker's connections: the handshake, the work on streams, their ends.
+//! HTTP/2 on a worker's connections: the handshake, the work on streams, and the ends of both.
 
 use super::super::connection::{ConnectionState, Sent};
 use super::super::http2::{Finished, Session};
 use super::Worker;
 use crate::{ErrorKind, Outcome, Source, Verdict};
 
-/// Times that a request is sent again at most.
+/// The most repetitions of a request.
 const GIVEN_BACK_MAX: u8 = 8;
 
 impl<S: Source> Worker<S> {
-    /// The socket is connected: says what HTTP/2 begins with. The connection is made when the peer has, too.
+    /// Starts HTTP/2 on a connected socket. The connection counts as made when the peer's settings arrive.
     pub(super) fn shake_hands(&mut self, index: usize, streams: usize) {
         let connection = &mut self.connections[index];
         connection.wants_write = true; // as it was registered for connecting
@@ -23,7 +23,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// Lets a connection's session work, ends the requests that are answered or have failed, and sends what it says.
+    /// Lets a connection's session work, ends the requests that are answered or have failed, and sends the session's output.
     pub(super) fn work(&mut self, index: usize) {
         let Some(mut session) = self.connections[index].http2.take() else {
             return;
@@ -43,7 +43,7 @@ impl<S: Source> Worker<S> {
                 sent = connection.transmit(&self.frames);
                 self.frames.clear();
             } else {
-                sent = Sent::Partly; // the session writes on when that is gone, so what waits is bounded
+                sent = Sent::Partly; // the session continues once these bytes are sent, so the waiting bytes are bounded
             }
             if sent != Sent::All || !session.wants_work() {
                 break;
@@ -69,7 +69,7 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    /// The peer's settings are here: what waited for them goes.
+    /// Marks the connection as made, because the peer's settings have arrived, and sends the request that waited for them.
     fn made(&mut self, index: usize, session: &mut Session) {
         self.open += 1;
         self.ever_connected = true;
@@ -87,7 +87,7 @@ impl<S: Source> Worker<S> {
         self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
     }
 
-    /// Gives up the requests that have waited too long. Their streams are reset, the others go on.
+    /// Gives up the requests that have waited too long. Their streams are reset, and the others continue.
     pub(super) fn expire(&mut self, index: usize, now: u64) {
         let timeout_nanos = self.orders.request_timeout_nanos;
         let Some(mut session) = self.connections[index].http2.take() else {
@@ -103,7 +103,7 @@ impl<S: Source> Worker<S> {
         self.work(index);
     }
 
-    /// Ends a request, or has it sent again where it was given back.
+    /// Ends a request, or repeats it if the peer has returned it.
     fn end_stream(&mut self, mut finished: Finished) {
         let mut request = finished.in_flight;
         let bytes = finished
@@ -129,7 +129,7 @@ impl<S: Source> Worker<S> {
         self.ask_nanos = 0;
     }
 
-    /// Counts the requests that were given back and cannot be sent again.
+    /// Counts the requests that the peer has returned and that cannot be sent again.
     pub(super) fn fail_given_back(&mut self, now: u64) {
         for (request, _) in std::mem::take(&mut self.given_back) {
             let outcome = Outcome {

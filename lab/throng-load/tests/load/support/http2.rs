@@ -1,4 +1,4 @@
-//! A server of HTTP/2 that does what a test tells it to, over TLS or with prior knowledge.
+//! An HTTP/2 server that does what a test tells it to, over TLS or with prior knowledge.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,28 +13,28 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// The server's treatment of a request.
 pub(crate) enum Reply {
-    /// A whole answer with this status and body.
+    /// Sends a complete answer with this status and body.
     Answer(u16, Bytes),
-    /// An answer with the request's body, and its length and one header as headers.
+    /// Answers with the request's body, and with its length and one header as headers.
     Echo,
-    /// Headers and these bytes, of more that are announced, and then the end of the connection.
+    /// Sends headers and a part of the announced body, and then ends the connection.
     HalfThenClose(Bytes),
-    /// The connection ends.
+    /// Ends the connection.
     Close,
-    /// The stream is reset.
+    /// Resets the stream.
     Reset(Reason),
     /// Takes the request and never answers.
     Hang,
-    /// Answers, and says that the connection ends after the streams it has taken.
+    /// Answers, and announces the end of the connection after the accepted streams.
     AnswerAndGoAway,
-    /// Gives the connection up at once.
+    /// Sends GOAWAY at once.
     GoAway(Reason),
 }
 
 /// The requests that the server saw.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Streams under way at once on one connection, at the most.
+    /// The most streams at once on one connection.
     pub(crate) streams_max: AtomicUsize,
     /// Requests by connection.
     pub(crate) requests: Mutex<HashMap<usize, usize>>,
@@ -43,19 +43,19 @@ pub(crate) struct Seen {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Seen>,
-    /// The certificate, in PEM, where it speaks TLS.
+    /// The certificate in PEM, if the server uses TLS.
     pub(crate) certificate: Option<String>,
 }
 
 type Respond = dyn Fn(usize, &Request<RecvStream>) -> Reply + Send + Sync;
 
 impl Server {
-    /// `reply` gets the number of the request (over all connections, from 0) and the request.
+    /// Starts a server. `reply` gets the number of the request (over all connections, from 0) and the request.
     pub(crate) fn start(reply: impl Fn(usize, &Request<RecvStream>) -> Reply + Send + Sync + 'static) -> Server {
         Self::start_with(None, 1000, reply)
     }
 
-    /// Starts with TLS that offers these protocols, where given, and `streams_max` streams a connection.
+    /// Starts a server with TLS that offers these protocols, if given, and with at most `streams_max` streams on a connection.
     pub(crate) fn start_with(
         tls: Option<&[&str]>,
         streams_max: u32,
@@ -151,7 +151,7 @@ async fn serve(
     let (close, mut closed) = tokio::sync::mpsc::unbounded_channel::<()>();
     let mut hanging = Vec::new();
     loop {
-        // A stream that is to end in the middle ends with the connection, once its first half is on its way.
+        // A stream that is to end midway ends with the connection, once its first half was sent.
         let accepted = std::future::poll_fn(|context| {
             if let std::task::Poll::Ready(accepted) = connection.poll_accept(context) {
                 return std::task::Poll::Ready(accepted);
@@ -201,7 +201,7 @@ async fn serve(
                 }
                 let close = close.clone();
                 tokio::task::spawn_local(async move {
-                    // The connection is polled, and so writes, before this is looked at again.
+                    // Meanwhile the connection is polled, which writes its output.
                     tokio::task::yield_now().await;
                     let _ = close.send(());
                 });

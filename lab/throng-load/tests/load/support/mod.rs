@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use throng_load::{Options, Target};
 
-/// A request as a server saw it: request line and body.
+/// A request as received by the server: request line and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) line: String,
@@ -19,11 +19,11 @@ pub(crate) struct Seen {
 
 /// The server's treatment of a request.
 pub(crate) enum Reply {
-    /// A whole answer with this status and body.
+    /// Sends a complete answer with this status and body.
     Answer(u16, String),
-    /// Sends these bytes, and the connection stays.
+    /// Sends these bytes and keeps the connection.
     Raw(Vec<u8>),
-    /// Sends these bytes, and the connection is closed.
+    /// Sends these bytes and closes the connection.
     RawThenClose(Vec<u8>),
     /// Closes with a reset.
     Reset,
@@ -31,7 +31,7 @@ pub(crate) enum Reply {
     Hang,
 }
 
-/// A server with one thread a connection; it ends with the test's process.
+/// A server with one thread for each connection. It ends with the test's process.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) seen: Arc<Mutex<Vec<Seen>>>,
@@ -39,12 +39,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `reply` gets the number of the request (over all connections, from 0) and the request.
+    /// Starts a server. `reply` gets the number of the request (over all connections, from 0) and the request.
     pub(crate) fn start(reply: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Server {
         Self::start_at(0, reply)
     }
 
-    /// Starts at a port the test chose.
+    /// Starts a server at this port.
     pub(crate) fn start_at(port: u16, reply: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -74,7 +74,7 @@ impl Server {
         Target::resolve(&self.url(), false).unwrap()
     }
 
-    /// Options with few connections and short patience.
+    /// Returns options with few connections and short timeouts.
     pub(crate) fn options(&self, connections: usize) -> Options {
         let mut options = Options::new(self.target());
         options.connections = connections;
@@ -100,13 +100,13 @@ fn serve(mut stream: TcpStream, reply: &dyn Fn(usize, &Seen) -> Reply, count: &A
                 return;
             }
             Reply::Reset => {
-                // Unread bytes and a linger of zero make the close a reset.
+                // The close becomes a reset because of unread bytes and a linger of zero.
                 let socket = rustix_linger(stream);
                 drop(socket);
                 return;
             }
             Reply::Hang => {
-                // Until the other side gives up.
+                // Waits until the other side gives up.
                 let _ = stream.read(&mut [0; 1]);
                 return;
             }
