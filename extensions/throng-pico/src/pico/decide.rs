@@ -136,7 +136,7 @@ fn check(pico: &Pico, incoming: &Incoming, from: Asker<'_>) -> Result<(), PicoRe
 }
 
 impl Body {
-    /// Checks the channel with this secret for this sender. Returns the channel if `check` accepts it.
+    /// Checks that this sender may use the channel with this secret. `check` asks the channel's policy.
     pub(crate) fn admit(
         &self,
         via: Secret,

@@ -71,7 +71,7 @@ fn pico_that_floods_a_silent_server_leaves_places_for_others() {
     });
     install(&service, &service.ui());
     let (flood, other) = (child(&service, "Flood"), child(&service, "Other"));
-    // More requests than there are places, from any pico.
+    // The flood asks more often than there are places for requests.
     let have_asked = |eci: &str, address: &str, times: usize| {
         let asked = json!({ "eci": eci, "url": format!("http://{address}/"), "times": times });
         service.event(&service.root(), "asks", "have_asked", &asked);

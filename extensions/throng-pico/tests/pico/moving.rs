@@ -95,7 +95,7 @@ fn a_pico_moves_with_all_below_it_and_keeps_its_own_channels() {
     until(|| tree.told(&ann, "child_adopted").is_some() && tree.told(&bob, "parent_changed").is_some());
     let tree = Tree(tree.0.again());
     check(&tree);
-    // Bob is fully Ann's child: she can delete him, and he ends with her.
+    // Bob is fully Ann's child: she can send him away, and he ends with her.
     tree.send_off(&ann, "Bob", &root.own);
     until(|| tree.children(&root).len() == 2 && tree.children(&ann).is_empty());
     tree.send_off(&root, "Bob", &ann.own);
