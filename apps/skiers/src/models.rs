@@ -31,7 +31,6 @@ impl Models {
         }
     }
 
-    /// Returns a season of a skier at a resort.
     pub(crate) async fn season(&self, skier: u32, resort: u32, season: u32) -> Result<SkiSeason, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSeason { resort, season }).await,
@@ -43,7 +42,6 @@ impl Models {
         }
     }
 
-    /// Returns a day of a skier at a resort.
     pub(crate) async fn day(&self, skier: u32, id: ResortDayId) -> Result<SkiDay, NoAnswer> {
         match self {
             Self::Entities(engine) => {
@@ -69,7 +67,6 @@ impl Models {
         }
     }
 
-    /// Returns the seasons of a resort.
     pub(crate) async fn resort(&self, resort: u32) -> Result<ResortView, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Resort, _>(engine, Number(resort), GetResort {}).await,

@@ -81,7 +81,6 @@ pub(crate) struct Draft<'a> {
 pub(crate) enum Taker {
     /// A ruleset that every pico has, by its index.
     Native(usize),
-    /// An installed ruleset.
     Installed(Arc<str>),
 }
 

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use throng_amqp::{ResendOptions, ResendReport, resend};
 use throng_app::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-/// Returns the command with its arguments.
 pub(crate) fn command() -> Command {
     let number = |name, value, default, help| {
         Arg::new(name)

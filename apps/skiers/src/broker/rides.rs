@@ -48,7 +48,6 @@ impl Rides {
         Ok(Self { publisher, frames })
     }
 
-    /// Returns the publisher.
     pub(super) fn publisher(&self) -> &Publisher {
         &self.publisher
     }

@@ -140,7 +140,6 @@ pub(crate) fn shape(tags: &Value, events: &Value, queries: &Value) -> Result<cra
         .map_err(|why| Error::type_error(why.to_string()).into())
 }
 
-/// Returns all channels.
 pub(crate) fn channels(draft: &Draft<'_>) -> Vec<Value> {
     let id = draft.id();
     draft

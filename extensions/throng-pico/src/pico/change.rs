@@ -83,7 +83,6 @@ pub enum Change {
 }
 
 impl Pico {
-    /// Applies a change.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { rid, name, path, value } => self.variables.put(rid, name, path, value.clone()),

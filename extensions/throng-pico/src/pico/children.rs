@@ -51,7 +51,6 @@ impl Children {
         }
     }
 
-    /// Returns the next child's number.
     pub(crate) fn next_number(&self) -> u32 {
         self.made
     }

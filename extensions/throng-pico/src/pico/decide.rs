@@ -308,7 +308,6 @@ fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
     Ok(Answer::Now(Ran::default()))
 }
 
-/// The kind of a transaction.
 pub(super) enum Kind {
     /// The pico's own transaction: its first, a step of a move, or an event for another engine.
     Own,

@@ -209,7 +209,6 @@ fn place(above: &mut Vec<Body>, seen: &mut ExportContents, pico: Body) -> Result
     Ok(())
 }
 
-/// A step of the import.
 pub(super) enum ImportStep {
     /// Creates a pico.
     Pico(Box<Imported>),

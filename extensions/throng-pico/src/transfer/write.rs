@@ -16,7 +16,6 @@ const VALUE_BYTES: u64 = 256 << 10;
 /// The bytes of a piece of output. It may exceed this by one pico.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// An export in progress.
 pub(crate) struct Export {
     picos: Picos,
     sum: Sum,
