@@ -1,4 +1,4 @@
-//! The console of pico-engine 1.x, if its files are at hand: what its package has in `public`.
+//! The console of pico-engine 1.x: the files in `public` of its package, if they are available.
 
 use anyhow::Context as _;
 use axum::{Router, http::header, response::IntoResponse, routing::get};
@@ -11,9 +11,10 @@ const FILES: [(&str, &str); 3] = [
     ("favicon.ico", "image/x-icon"),
 ];
 
-/// The console's routes: its page at `/`, and its files.
+/// Returns the console's routes: its page at `/`, and its files.
 ///
 /// # Errors
+///
 /// A file is missing.
 pub fn routes(directory: &Path) -> anyhow::Result<Router> {
     let read = |name: &str| {

@@ -1,8 +1,8 @@
-//! An engine of picos as a program: `picos serve`, or `picos serve`.
+//! An engine of picos as a program: `picos serve`.
 //!
-//! It has one pico from its first start on, the root. Ask `/api/ui-context` for a channel to it, send it events, make children,
-//! install rulesets. What it can be told stands in [`Settings::from_environment`]. Beside the picos it serves a [page](student) for the students of
-//! its example, the registration of a university.
+//! It has one pico from its first start on, the root. Ask `/api/ui-context` for a channel to it, send it events, make children, install rulesets.
+//! [`Settings::from_environment`] lists its settings. Besides the picos it serves a [page](student) for the students of its example, the registration
+//! of a university.
 
 pub mod console;
 pub mod student;
@@ -14,8 +14,8 @@ use throng_pico::Picos;
 
 pub use throng_pico::Settings;
 
-/// The rulesets of a university's registration, by file name. Each finds those of the picos below it beside itself: sections alone begin with the
-/// first, with registration and its owner above them with the last.
+/// The rulesets of a university's registration, by file name. Each loads the rulesets of the picos below it from its own directory. The first one is
+/// enough for sections alone; the last one adds registration and its owner above them.
 pub const REGISTRATION: [(&str, &str); 4] = [
     (
         "app_section_collection.krl",
@@ -29,10 +29,10 @@ pub const REGISTRATION: [(&str, &str); 4] = [
     ),
 ];
 
-/// The environment variable that names a directory with the built files of a [console]; unset, none is served.
+/// The environment variable with the directory of the [console]'s built files. If it is unset, no console is served.
 pub const CONSOLE: &str = "THRONG_PICOS_CONSOLE";
 
-/// The service: its kinds, its routes, its documentation; as the environment says.
+/// Returns the service with its kinds, routes and documentation, with the settings of the environment.
 #[must_use]
 pub fn app() -> App {
     let settings = Settings::from_environment(|name| std::env::var(name).ok());
@@ -44,15 +44,15 @@ pub fn app() -> App {
     build(settings, student::routes().merge(console.unwrap_or_default()))
 }
 
-/// The service with these settings.
+/// Returns the service with these settings.
 #[must_use]
 pub fn with(settings: Settings) -> App {
     build(settings, student::routes())
 }
 
-/// The service with these settings, and with these routes beside those of the picos.
+/// Returns the service with these settings, and these routes beside those of the picos.
 fn build(settings: Settings, beside: axum::Router) -> App {
-    // The engine's, for the routes and for what works beside them: made by whoever needs it first.
+    // One for the engine, shared by the routes and the worker. Whichever runs first makes it.
     let made: Arc<OnceLock<Picos>> = Arc::default();
     let picos = move |engine: &Engine| {
         made.get_or_init(|| Picos::new(engine.clone(), settings.clone()))

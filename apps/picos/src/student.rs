@@ -1,14 +1,15 @@
 //! The page on which students search, join and drop sections: `/student`.
 //!
-//! It begins at `/api/owner-eci` and asks its way down, from the owner to registration, to the collection of the sections, to a section, each of which tells
-//! an anonymous channel to the next.
+//! It starts at `/api/owner-eci` and goes down from the owner to registration, to the collection of the sections, and to a section. Each of them
+//! gives
+//! it an anonymous channel to the next.
 
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 
-/// Its scripts and styles come from the service, and nothing else runs in it.
+/// The page's content security policy. Only the service's own scripts and styles are loaded.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'";
 
-/// `/student` and its script and style, all of them from the program itself.
+/// Returns the routes of `/student` with its script and style. All of them are part of the program.
 pub fn routes() -> Router {
     let file = |kind: &'static str, text: &'static str| get(move || async move { answer(kind, text) });
     Router::new()

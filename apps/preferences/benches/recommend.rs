@@ -1,4 +1,4 @@
-//! The cost of one recommendation, by itself: `cargo bench -p preferences`.
+//! Measures one recommendation in isolation: `cargo bench -p preferences`.
 
 use preferences::{
     catalogue::{Catalogue, ITEMS},

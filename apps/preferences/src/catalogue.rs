@@ -1,42 +1,43 @@
-//! The items there are: made up, but always the same ones.
+//! The catalogue of items: fictitious, but always the same.
 
 use std::sync::LazyLock;
 
-/// Items in the catalogue; their numbers begin at 0.
+/// The number of items. They are numbered from 0.
 pub const ITEMS: usize = 4_096;
-/// Categories the items are in; their numbers begin at 0.
+/// The number of categories. They are numbered from 0.
 pub const CATEGORIES: usize = 64;
-/// Traits an item has, each from -1 to 1: how formal, how colourful, how durable, …
+/// The number of traits of an item, such as formal, colourful, durable. Each is from -1 to 1.
 pub const TRAITS: usize = 8;
-/// Categories that are close to one.
+/// The number of categories related to one.
 pub const RELATED: usize = 4;
 
 const SEED: u64 = 0x7072_6566;
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::make);
 
-/// The items, laid out for a computation that looks at all of them.
+/// The items, in a layout for a computation over all of them.
 pub struct Catalogue {
     pub(crate) categories: Box<[u8; ITEMS]>,
     pub(crate) traits: Box<[[f32; TRAITS]]>,
-    /// The share of purchases, from 0 to 1.
+    /// The share of purchases of each item, from 0 to 1.
     pub(crate) popularity: Box<[f32]>,
-    /// The rank among the prices of its category, from 0 to 1.
+    /// The rank of each item's price within its category, from 0 to 1.
     pub(crate) price: Box<[f32]>,
     pub(crate) related: [[u8; RELATED]; CATEGORIES],
 }
 
 impl Catalogue {
-    /// The one catalogue.
+    /// Returns the only catalogue.
     #[must_use]
     pub fn get() -> &'static Self {
         &CATALOGUE
     }
 
-    /// An item's category.
+    /// Returns an item's category.
     ///
     /// # Panics
-    /// When there is no such item.
+    ///
+    /// If there is no such item.
     #[must_use]
     pub fn category(&self, item: u32) -> u8 {
         self.categories[item as usize]
@@ -54,7 +55,7 @@ impl Catalogue {
             categories,
             related,
             traits: traits.collect(),
-            // Few items are popular, most are hardly known.
+            // Few items are popular; most are almost unknown.
             popularity: std::iter::repeat_with(|| random.f32().powi(4)).take(ITEMS).collect(),
             price: std::iter::repeat_with(|| random.f32()).take(ITEMS).collect(),
         }

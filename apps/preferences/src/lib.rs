@@ -1,13 +1,13 @@
-//! A preference engine: what users do is summarised in memory, and what they might like is computed from it, request by
-//! request, by rules and weights over a catalogue.
+//! A preference engine. Users' actions are summarised in memory. For each request, recommendations are computed from the summary by rules and
+//! weights over a catalogue.
 //!
-//! The service is written only with what a user of the crates has:
+//! The service uses only the public crates:
 //!
-//! - [`user`]: one event-sourced entity a user, whose state is the summary of what the user did;
-//! - [`catalogue`]: the items there are;
-//! - [`rules`]: from a summary to a list, pure computation of some 30 µs;
+//! - [`user`]: one event-sourced entity for each user, whose state is the summary of the user's actions;
+//! - [`catalogue`]: the items;
+//! - [`rules`]: from a summary to a list, a pure computation of some 30 µs;
 //! - [`routes()`]: the service's REST routes, and [`describe`] for their documentation;
-//! - [`app`] is all of it as a program; [`kinds`] gives an engine the entity with its queries.
+//! - [`app`]: all of it as a program; [`kinds`] registers the entity and its queries with an engine.
 //!
 //! ```
 //! use preferences::{catalogue::Catalogue, user::{Act, ActionKind, Recommend, User, UserCommand}};
@@ -40,7 +40,7 @@ pub use routes::{describe, routes};
 use throng_app::App;
 use user::{GetSummary, Recommend, User};
 
-/// Gives an engine the users, with their queries.
+/// Registers users and their queries with an engine.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
@@ -49,7 +49,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<User, Recommend>()
 }
 
-/// The service: its kinds, its routes, its documentation.
+/// Returns the service with its kinds, routes and documentation.
 #[must_use]
 pub fn app() -> App {
     App::new("preferences")

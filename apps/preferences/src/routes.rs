@@ -5,7 +5,7 @@
 //! | `POST /users/{id}/actions` `{actions: [{action: "view" \| "like" \| "buy", item}]}` | 200 `{actions}`: all are durable |
 //! | `GET /users/{id}/recommendations?limit=` | 200 `{user, items: [{item, category, score}]}`, 404 for a user who never acted |
 //!
-//! What cannot be read is 400, a body that is not JSON 415, what cannot be 422, each as problem details.
+//! A malformed request is 400, a body that is not JSON 415, and an impossible request 422, each as problem details.
 
 use axum::{
     Router,
@@ -25,7 +25,7 @@ use crate::{
     user::{Act, Recommend, Recommendations, User, UserCommand, UserReply},
 };
 
-/// The routes, to be mounted on a gateway.
+/// Returns the routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
     Router::new()
         .route("/users/{user}/actions", post(actions))
@@ -57,7 +57,7 @@ pub fn describe() -> Described {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Actions {
-    /// 1 to 100, in the order they were done; all are taken, or none.
+    /// The actions in order, 1 to 100. Either all are accepted or none.
     actions: Vec<Act>,
 }
 

@@ -1,5 +1,5 @@
-//! Rules and weights that turn a summary into a list over every item of the catalogue. They are pure: the same summary gives the same list
-//! at any time.
+//! The rules and weights that turn a summary into a list, over every item of the catalogue. They are pure: the same summary always gives the same
+//! list.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,22 +9,22 @@ use crate::{
     user::{ActionKind, Summary},
 };
 
-/// Most items in a list.
+/// The most items in a list.
 pub const LIMIT_MAX: usize = 50;
-/// Items of one category in a list: it shall not be all shoes.
+/// The most items of one category in a list, so that it does not consist only of shoes.
 pub const OF_CATEGORY_MAX: usize = 3;
 
 /// The weight of the interest in an item's category.
 const INTEREST: f32 = 1.0;
-/// The part of it that goes over to each related category.
+/// The share of that interest that each related category gets.
 const RELATED: f32 = 0.15;
-/// The weight of the likeness to items the user liked.
+/// The weight of the similarity to items that the user liked.
 const TASTE: f32 = 0.6;
-/// The weight of the popularity among others.
+/// The weight of an item's popularity.
 const POPULARITY: f32 = 0.25;
-/// The penalty for a price above or below the user's.
+/// The penalty for a price that differs from the user's usual price.
 const PRICE: f32 = 0.2;
-/// The penalty for an item the user has seen lately.
+/// The penalty for an item that the user has seen recently.
 const SEEN: f32 = 0.3;
 
 /// An item of a list.
@@ -32,16 +32,15 @@ const SEEN: f32 = 0.3;
 pub struct Recommended {
     /// The item's number.
     pub item: u32,
-    /// Its category's number in the catalogue.
+    /// The number of its category in the catalogue.
     pub category: u8,
-    /// Higher is better; only to be compared within one list.
+    /// The score; higher is better. Scores are comparable only within one list.
     pub score: f32,
 }
 
-/// The best items for a user, best first: at most `limit`, none the user has lately bought, at most
-/// [`OF_CATEGORY_MAX`] of a category.
+/// Returns the best items for a user, best first: at most `limit`, none bought recently, and at most [`OF_CATEGORY_MAX`] of one category.
 #[must_use]
-#[inline(never)] // One copy, whoever calls: what is measured alone is what a request runs.
+#[inline(never)] // a single copy, so that the benchmark measures the code that requests run
 pub fn recommend(summary: &Summary, limit: usize) -> Vec<Recommended> {
     let catalogue = Catalogue::get();
     let interest = interest(summary, catalogue);
@@ -70,7 +69,7 @@ fn interest(summary: &Summary, catalogue: &Catalogue) -> [f32; CATEGORIES] {
     let all = own.iter().sum::<f32>().max(f32::MIN_POSITIVE);
     let mut interest = [0.0; CATEGORIES];
     for (category, weight) in own.iter().enumerate() {
-        // A category looked at ten times as often is not ten times as dear.
+        // The root dampens: a category with ten times the views does not get ten times the interest.
         let part = INTEREST * (weight / all).sqrt();
         interest[category] += part;
         for related in catalogue.related[category] {
@@ -80,10 +79,10 @@ fn interest(summary: &Summary, catalogue: &Catalogue) -> [f32; CATEGORIES] {
     interest
 }
 
-/// The common features of the items that the user acted on.
+/// The common features of the items in the user's actions.
 struct Taste {
     traits: [f32; TRAITS],
-    /// The user's mean price, from 0 to 1; `price_weight` is 0 while nothing is known of it.
+    /// The user's mean price, from 0 to 1. `price_weight` is 0 while it is unknown.
     price: f32,
     price_weight: f32,
 }
@@ -121,7 +120,7 @@ impl Taste {
     }
 }
 
-/// A set of items, a bit each.
+/// A set of items, with one bit each.
 struct Marks([u64; ITEMS / 64]);
 
 impl Marks {
@@ -134,7 +133,7 @@ impl Marks {
     }
 }
 
-/// Returns the items that were seen lately, and those that were bought.
+/// Returns the items seen recently, and the items bought.
 fn marks(summary: &Summary) -> (Marks, Marks) {
     let (mut seen, mut bought) = (Marks([0; ITEMS / 64]), Marks([0; ITEMS / 64]));
     for (_, item) in summary.recent() {
@@ -200,7 +199,7 @@ mod tests {
         summary
     }
 
-    /// The same by the definition: all scores, sorted, taken one by one.
+    /// The plain definition: all scores, sorted and taken one by one.
     fn plainly(summary: &Summary, limit: usize) -> Vec<u32> {
         let catalogue = Catalogue::get();
         let (interest, taste) = (interest(summary, catalogue), Taste::of(summary, catalogue));

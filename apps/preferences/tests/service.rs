@@ -1,4 +1,4 @@
-//! The service over HTTP on a real gateway, through restarts and under memory pressure.
+//! Tests of the service over HTTP on a real gateway, through restarts and under memory pressure.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -118,7 +118,7 @@ fn actions_under_one_idempotency_key_count_once() {
 
 const USERS: u32 = 400;
 
-/// Returns actions of a user, some of them so old that only the stored state holds them.
+/// Returns actions of a user. Some are so old that only the stored state has them.
 fn actions(user: u32, round: u32) -> Vec<Act> {
     let kinds = [ActionKind::View, ActionKind::Like, ActionKind::Buy];
     (0..40)
@@ -176,7 +176,7 @@ fn lists_survive_a_restart_and_passivation_under_a_small_budget() {
         engine.stop().await;
         drop(engine);
 
-        // Room for some tens of the users.
+        // Memory for some tens of the users.
         let engine = start(directory.path(), 64 << 10).await;
         assert_eq!(lists(&engine).await, expected);
         assert_eq!(lists(&engine).await, expected);

@@ -1,12 +1,12 @@
-//! The computation. Pure.
+//! The computation, as pure functions.
 
-/// The highest n that is answered: the 100,000th prime is 1,299,709, computed in a few hundredths of a second.
+/// The largest n. The 100,000th prime is 1,299,709, and takes a few hundredths of a second.
 pub const MOST: usize = 100_000;
 
-/// The first `n` primes, at most [`MOST`].
+/// Returns the first `n` primes, at most [`MOST`].
 ///
-/// Trial division by the primes found so far, up to the root. The original divides by *all* smaller numbers; this does the
-/// same in less, and the servers it is compared with use it, too.
+/// Trial division by the primes found so far, up to the root. The original divides by *all* smaller numbers. This version computes the same with less
+/// work, and the servers in the comparison use it, too.
 ///
 /// ```
 /// assert_eq!(primes::first(5), [2, 3, 5, 7, 11]);
@@ -25,7 +25,7 @@ pub fn first(n: usize) -> Vec<u32> {
     primes
 }
 
-/// True if none of the smaller primes divides the candidate.
+/// True if no smaller prime divides the candidate.
 fn is_prime(candidate: u32, smaller: &[u32]) -> bool {
     for &prime in smaller {
         if prime * prime > candidate {
@@ -38,7 +38,7 @@ fn is_prime(candidate: u32, smaller: &[u32]) -> bool {
     true
 }
 
-/// The first `n` primes as a JSON array of strings.
+/// Returns the first `n` primes as a JSON array of strings.
 ///
 /// ```
 /// assert_eq!(primes::json(3), br#"["2","3","5"]"#);
@@ -46,7 +46,7 @@ fn is_prime(candidate: u32, smaller: &[u32]) -> bool {
 #[must_use]
 pub fn json(n: usize) -> Vec<u8> {
     let primes = first(n);
-    // Digits of the largest, two quotes and a comma each.
+    // For each prime: the digits of the largest one, two quotes and a comma.
     let digits = primes.last().map_or(0, |largest| largest.ilog10() as usize + 1);
     let mut text = Vec::with_capacity(2 + primes.len() * (digits + 3));
     text.push(b'[');

@@ -1,11 +1,13 @@
-//! The first n primes over HTTP: what a stateless service costs on the gateway.
+//! The first n primes over HTTP. It shows the cost of a stateless service on the gateway.
 //!
-//! `GET /primes/{n}` answers a JSON array of strings: `["2","3","5"]` for n = 3, `[]` for n = 0. There are answers up to
-//! n = [`MOST`]; anything else is told why with 400. Nothing is kept between requests, and nothing is cached: the list is
-//! computed for every request, as in the original comparison of two servers, because the computation is the load.
+//! `GET /primes/{n}` answers with a JSON array of strings: `["2","3","5"]` for n = 3, `[]` for n = 0. The largest n is [`MOST`]. Anything else gets
+//! 400
+//! with the reason. Nothing is stored or cached between requests. As in the original comparison of two servers, each request computes its list,
+//! because
+//! the computation is the load.
 //!
 //! - [`first`]: the computation, and its algorithm;
-//! - [`routes()`]: the route; what takes long leaves the loop.
+//! - [`routes()`]: the route. Long computations leave the event loop.
 
 mod compute;
 mod routes;
@@ -16,13 +18,13 @@ pub use routes::routes;
 
 use throng_app::App;
 
-/// Gives an engine nothing: there is no entity in this service.
+/// Returns the builder unchanged, since this service has no entity.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
 }
 
-/// The service: its kinds, its routes, its documentation.
+/// Returns the service with its kinds, routes and documentation.
 #[must_use]
 pub fn app() -> App {
     App::new("primes")

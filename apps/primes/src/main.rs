@@ -1,4 +1,4 @@
-//! The program of the service: `primes serve`, and the tools for what it keeps.
+//! The program of the service: `primes serve`, and the general tools.
 
 use std::process::ExitCode;
 

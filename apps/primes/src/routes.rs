@@ -12,14 +12,14 @@ use throng_http::{Problem, extract::Path};
 
 use crate::{MOST, json, workers::Workers};
 
-/// Up to here the list is computed on the connection's loop, in at most a tenth of a millisecond.
+/// The largest n that is computed on the connection's loop. It takes at most a tenth of a millisecond.
 const IN_PLACE_MAX: usize = 1_000;
 
-/// The routes, to be mounted on a gateway. The engine is not asked: nothing is kept.
+/// Returns the routes, to be mounted on a gateway. They do not use the engine.
 pub fn routes(_: Engine) -> Router {
     Router::new()
         .route("/primes/{n}", get(primes))
-        // As other apps here take it.
+        // A trailing slash is accepted, as in other apps here.
         .route("/primes/{n}/", get(primes))
         .with_state(Workers::new())
 }
@@ -35,7 +35,7 @@ async fn primes(State(workers): State<Workers>, Path(n): Path<String>) -> Result
     Ok(([(header::CONTENT_TYPE, media_type)], text).into_response())
 }
 
-/// Returns the number of primes that a path asks for, or the reason for a refusal.
+/// Parses the number of primes in a path, or returns the reason for a refusal.
 fn count(text: &str) -> Result<usize, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

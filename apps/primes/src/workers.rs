@@ -1,13 +1,13 @@
-//! Threads for computations that would hold up an event loop: the runtime's blocking threads, a bounded number at once.
+//! Threads for computations that would block an event loop: a bounded number of the runtime's blocking threads.
 
 use std::{sync::Arc, thread};
 use throng_http::Problem;
 use tokio::{sync::Semaphore, task};
 
-/// Computations that may wait for a thread; those beyond are refused.
+/// The most computations that wait for a thread. More are refused.
 const WAITING_MAX: usize = 256;
 
-/// A pool of one computation a core.
+/// A pool that runs one computation per core.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers {
     cores: Arc<Semaphore>,
@@ -27,12 +27,12 @@ impl Workers {
         }
     }
 
-    /// Computes on a thread of its own once a core is free; 503 when too many wait already.
+    /// Computes on a separate thread once a core is free. Returns 503 if too many computations wait.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
         let Ok(_place) = self.places.clone().try_acquire_owned() else {
             return Err(busy());
         };
-        // A client that goes away while it waits gives its place back; a computation that has begun is finished.
+        // A client that disconnects while it waits gives its place back. A computation that has begun is finished.
         let Ok(core) = self.cores.clone().acquire_owned().await else {
             return Err(busy());
         };

@@ -1,4 +1,4 @@
-//! The collection: knows the sections, brings them into being, and passes requests on to them.
+//! The collection. It knows the sections, creates them, and passes requests on to them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use crate::{
     trace::is_name,
 };
 
-/// The id of the one collection the routes use.
+/// The id of the only collection that the routes use.
 pub const HOME: &str = "all";
-/// Sections on one page of the list, when the query does not say.
+/// The default number of sections on a page of the list.
 pub const SECTIONS_PAGE_DEFAULT: u32 = 100;
-/// Most sections on one page of the list.
+/// The most sections on a page of the list.
 pub const SECTIONS_PAGE_MAX: u32 = 10_000;
 
 /// The parent of the sections.
@@ -27,16 +27,16 @@ pub struct Collection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectionCommand {
-    /// Opens a section as a child. Refused by the section when it is open.
+    /// Opens a section as a child. The section refuses it if it is open.
     Needed {
-        /// Its id: 1 to 256 bytes without comma or control character.
+        /// The section's id: 1 to 256 bytes without comma or control character.
         section: String,
-        /// The seats it is opened with.
+        /// The number of its seats.
         capacity: u32,
     },
-    /// Passes a request on to one of the sections, which answers it. Refused for a section it does not have.
+    /// Passes a request on to a section, which answers it. Refused if the collection has no such section.
     Route {
-        /// The id of a section the collection has.
+        /// The id of the section.
         section: String,
         /// The command for the section.
         request: SectionCommand,
@@ -48,7 +48,7 @@ pub enum CollectionCommand {
 pub enum CollectionEvent {
     /// A section was created.
     Created {
-        /// The id of the section that was made.
+        /// The id of the section.
         section: String,
     },
 }
@@ -98,7 +98,7 @@ impl Entity for Collection {
     }
 
     fn heap_bytes(&self) -> usize {
-        // About: an id of 12 bytes, its allocation, and its place in a tree two thirds full.
+        // Approximately: an id of 12 bytes, its allocation, and its place in a tree two thirds full.
         self.sections.len() * 64
     }
 }
@@ -125,13 +125,13 @@ impl Query<Collection> for LookAtCollection {
     }
 }
 
-/// The sections' ids, page by page in their order: the query `sections`.
+/// The query `sections`: the sections' ids, in order and by page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListSections {
-    /// Begin after this id; without it, at the first.
+    /// Begins after this id; at the first by default.
     #[serde(default)]
     pub after: Option<String>,
-    /// Sections on the page, 1 to 10,000; 100 without it.
+    /// The number of sections on the page, 1 to 10,000; 100 by default.
     #[serde(default)]
     pub limit: Option<u32>,
 }
@@ -139,7 +139,7 @@ pub struct ListSections {
 /// A page of the list of sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SectionsPage {
-    /// The ids of sections, in their order.
+    /// The ids of the sections, in order.
     pub sections: Vec<String>,
     /// The start of the next page; `None` on the last.
     pub after: Option<String>,

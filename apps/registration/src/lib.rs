@@ -1,13 +1,13 @@
-//! University registration: a thousand students reach for the same seats the second a day opens.
+//! University registration: a thousand students request the same seats in the second that registration opens.
 //!
-//! The service is written only with what a user of the crates has:
+//! The service uses only the public crates:
 //!
-//! - [`section`]: one entity a section, some seats and who sits on them;
+//! - [`section`]: one entity for each section, with its seats and students;
 //! - [`collection`]: the parent of the sections, which creates them and passes requests on;
-//! - [`routes()`]: REST routes of its own, beside the generic ones of the gateway, and [`describe`] for their documentation;
-//! - [`app`] is all of it as a program; [`kinds`] gives an engine both entities with their queries.
+//! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway, and [`describe`] for their documentation;
+//! - [`app`]: all of it as a program; [`kinds`] registers both entities and their queries with an engine.
 //!
-//! Beside it stand the [`trace`] of a registration day, and the [`reference`](mod@reference) that says what it must come to.
+//! The [`trace`] of a registration day, and its expected outcome by a [`reference`](mod@reference), complete the crate.
 //!
 //! ```
 //! use registration::section::{Change, Section, SectionCommand};
@@ -39,7 +39,7 @@ use collection::{Collection, ListSections, LookAtCollection};
 use section::{GetRoster, InRoster, Look, Section};
 use throng_app::App;
 
-/// Gives an engine the entities of registration, with their queries.
+/// Registers the entities of registration and their queries with an engine.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
@@ -52,7 +52,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<Collection, ListSections>()
 }
 
-/// The service: its kinds, its routes, its documentation.
+/// Returns the service with its kinds, routes and documentation.
 #[must_use]
 pub fn app() -> App {
     App::new("registration")

@@ -1,9 +1,9 @@
-//! The expected outcome of a registration: the rules once more, in plain maps, to judge the service by.
+//! The expected outcome of a registration. It repeats the rules with plain maps, and the tests compare the service with it.
 //!
-//! Nothing here knows the engine. A [`Reference`] takes the requests of a [`Trace`] one by one and says how each is to
-//! be answered ([`Outcome`]) and who sits where in the end ([`Rosters`]).
+//! This module does not use the engine. A [`Reference`] takes the requests of a [`Trace`] one by one. It returns the expected answer to each
+//! ([`Outcome`]), and in the end the students of each section ([`Rosters`]).
 //!
-//! The rules, looked at from top to bottom:
+//! The first matching rule from the top applies:
 //!
 //! | request | the section | outcome | the roster |
 //! |---|---|---|---|
@@ -14,8 +14,8 @@
 //! | drop | holds the student | [`Outcome::Dropped`] | the student leaves |
 //! | drop | does not | [`Outcome::NotPresent`] | stays |
 //!
-//! Presence is looked at before the seats: a second add of a student who is present is granted, without a change, in a
-//! full section too. An administrative drop is a drop. A drop is never refused but for an unknown section.
+//! Presence is checked before the seats. So a second add of a present student is granted without a change, even in a full section. An administrative
+//! drop counts as a drop. A drop is refused only for an unknown section.
 
 mod rosters;
 
@@ -33,13 +33,13 @@ use crate::trace::{OfferedSection, Request, Trace};
 pub enum Outcome {
     /// The add is granted: the student joined.
     Added,
-    /// The add is granted, but nothing changed: the student was present.
+    /// The add is granted without a change: the student was present.
     AlreadyPresent,
     /// The add is refused: no seat is left.
     Full,
     /// The drop is done: the student left.
     Dropped,
-    /// The drop is answered as done, but nothing changed: the student was not present.
+    /// The drop is answered as done, without a change: the student was not present.
     NotPresent,
     /// The request is refused: the section is not offered.
     NoSection,
@@ -64,18 +64,18 @@ pub struct OutcomeCounts {
     pub added: u64,
     /// Adds of students who were present.
     pub already_present: u64,
-    /// Adds refused for want of a seat.
+    /// Adds refused because no seat was left.
     pub full: u64,
     /// Drops by which a student left.
     pub dropped: u64,
     /// Drops of students who were not present.
     pub not_present: u64,
-    /// Requests refused for want of the section.
+    /// Requests refused because the section is not offered.
     pub no_section: u64,
 }
 
 impl OutcomeCounts {
-    /// Counts one more.
+    /// Adds one to the count of an outcome.
     pub fn count(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Added => &mut self.added,
@@ -87,12 +87,12 @@ impl OutcomeCounts {
         } += 1;
     }
 
-    /// Adds with the good answer.
+    /// Returns the number of granted adds.
     pub fn granted(&self) -> u64 {
         self.added + self.already_present
     }
 
-    /// Requests refused, for whatever reason.
+    /// Returns the number of refused requests, for any reason.
     pub fn refused(&self) -> u64 {
         self.full + self.no_section
     }
@@ -106,7 +106,7 @@ impl FromIterator<Outcome> for OutcomeCounts {
     }
 }
 
-/// The sections offered and who sits in them, as plain maps.
+/// The offered sections and their students, as plain maps.
 #[derive(Clone, Debug)]
 pub struct Reference {
     sections: BTreeMap<Arc<str>, Seats>,
@@ -121,14 +121,14 @@ struct Seats {
 /// The expected result of a whole trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The outcome of each request, by its place in [`Trace::requests`].
+    /// The outcome of each request, by its index in [`Trace::requests`].
     pub outcomes: Vec<Outcome>,
     /// The rosters after the last request.
     pub rosters: Rosters,
 }
 
 impl Expected {
-    /// Applies all requests of a trace in their order.
+    /// Applies all requests of a trace in order.
     pub fn of(trace: &Trace) -> Self {
         let mut reference = Reference::open(&trace.sections);
         let outcomes = trace.requests.iter().map(|request| reference.apply(request)).collect();
@@ -140,7 +140,7 @@ impl Expected {
 }
 
 impl Reference {
-    /// Opens the sections, all empty. Of an id that stands twice the first holds.
+    /// Opens the sections, all empty. Of two sections with one id, the first counts.
     pub fn open(sections: &[OfferedSection]) -> Self {
         let mut opened = BTreeMap::new();
         for OfferedSection { id, capacity } in sections {
@@ -152,7 +152,7 @@ impl Reference {
         Self { sections: opened }
     }
 
-    /// Applies one request and says how it is to be answered.
+    /// Applies a request, and returns the expected answer.
     pub fn apply(&mut self, request: &Request) -> Outcome {
         let Some(section) = self.sections.get_mut(&request.section) else {
             return Outcome::NoSection;
@@ -174,7 +174,7 @@ impl Reference {
         }
     }
 
-    /// Returns the present rosters; every section that is offered stands in them, empty or not.
+    /// Returns the current rosters of all offered sections, including empty ones.
     pub fn rosters(&self) -> Rosters {
         Rosters {
             sections: self

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `GET /sections?after=&limit=` | lists the sections |
 //! | `POST /sections` `{section, capacity}` | opens a section: 201 |
-//! | `GET /sections/{id}` | how full it is |
-//! | `GET /sections/{id}/roster?after=&limit=` | who sits in it |
-//! | `GET /sections/{id}/roster/{student}` | whether a student sits in it |
+//! | `GET /sections/{id}` | returns the section's seats, taken and free |
+//! | `GET /sections/{id}/roster?after=&limit=` | lists the section's students |
+//! | `GET /sections/{id}/roster/{student}` | tells if a student is in the section |
 //! | `POST /sections/{id}/add` `{student}` | asks the section for a seat |
 //! | `POST /sections/{id}/drop` `{student}` | gives the seat back |
 //! | `POST /requests` `{section, student, operation: "add" \| "drop"}` | the same through the collection, which passes it on |
@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// The routes, to be mounted on a gateway.
+/// Returns the routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
     Router::new()
         .route("/sections", get(list).post(open))
@@ -101,23 +101,23 @@ pub fn describe() -> Described {
         )
 }
 
-/// A section to be opened.
+/// A section to open.
 #[derive(Deserialize, JsonSchema)]
 struct Opening {
-    /// The id it is to have.
+    /// The section's id.
     section: String,
-    /// The seats it is opened with.
+    /// The number of its seats.
     capacity: u32,
 }
 
-/// The student a request is made for.
+/// The student of a request.
 #[derive(Deserialize, JsonSchema)]
 struct Student {
     /// The student's number.
     student: String,
 }
 
-/// A request as the collection takes it.
+/// A request to the collection.
 #[derive(Deserialize, JsonSchema)]
 struct Request {
     /// The section's id.
@@ -131,15 +131,15 @@ struct Request {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Operation {
-    /// Ask for a seat.
+    /// Asks for a seat.
     Add,
-    /// Give it back.
+    /// Gives the seat back.
     Drop,
 }
 
 async fn list(State(engine): State<Engine>, Query(query): Query<ListSections>) -> Result<Json<SectionsPage>, Problem> {
     match engine.entity::<Collection>(HOME).read(query).await {
-        // Nobody has opened a section yet.
+        // No section has been opened yet.
         Err(throng::model::Error::Unknown { .. }) => Ok(Json(SectionsPage::default())),
         page => Ok(Json(page?)),
     }
@@ -213,7 +213,7 @@ async fn request(
         })
         .await
     {
-        // Without any section there is no collection either; to the asker it is the section that is missing.
+        // Without any section there is no collection. The caller should hear that the section is missing.
         Err(throng::model::Error::Unknown {
             kind: Collection::KIND, ..
         }) => Err(throng::model::Error::Rejected(SectionRejection::NoSection { section }).into()),

@@ -1,4 +1,4 @@
-//! The shows with seats left: a read model that follows what happens to them.
+//! The shows with free seats: a read model of their events.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,12 @@ use throng::{
 
 use crate::show::{Show, ShowEvent, ShowId};
 
-/// Shows on one page, when the request does not say.
+/// The default number of shows on a page.
 pub const PAGE_DEFAULT: usize = 100;
-/// Most shows on one page.
+/// The most shows on a page.
 pub const PAGE_MAX: usize = 1_000;
 
-/// The read model of free seats: one row for each show that has any, by its id.
+/// The read model of free seats. It has one row, by id, for each show with free seats.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AvailableShows;
 
@@ -43,17 +43,17 @@ impl Projection for AvailableShows {
     }
 }
 
-/// A show with seats left.
+/// A show with free seats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AvailableShow {
     /// The show's id.
     pub show_id: String,
-    /// Seats that can be reserved; at least one.
+    /// The number of free seats, at least one.
     pub available_seats: u32,
 }
 
-/// A page of shows with seats left, in the order of their ids.
+/// A page of shows with free seats, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AvailablePage {
     /// The shows of this page.
@@ -62,9 +62,10 @@ pub struct AvailablePage {
     pub after: Option<String>,
 }
 
-/// The shows with seats left, after an id (from the first, without one). They are a moment behind the shows themselves.
+/// Returns the shows with free seats after an id, or from the first without one. The page lags slightly behind the shows.
 ///
 /// # Errors
+///
 /// The read model cannot be read.
 pub async fn page(engine: &Engine, after: Option<ShowId>, limit: usize) -> Result<AvailablePage, Error> {
     let limit = limit.clamp(1, PAGE_MAX);

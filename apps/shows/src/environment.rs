@@ -1,29 +1,30 @@
 //! The environment variables of the original's deployments.
 //!
-//! | variable | says |
+//! | variable | meaning |
 //! |---|---|
-//! | `SQL_HOST`, `SQL_PORT`, `SQL_DB_NAME` | where the database stands: `localhost`, 5432 and `postgres` unless said |
-//! | `SQL_USER`, `SQL_PASSWORD` | who asks: `postgres` unless said, and no password |
-//! | `APP_RUN_PROJECTIONS` | `true` or `false`: whether the projections run |
+//! | `SQL_HOST`, `SQL_PORT`, `SQL_DB_NAME` | the database; by default `localhost`, 5432 and `postgres` |
+//! | `SQL_USER`, `SQL_PASSWORD` | the user, by default `postgres`, and the password, by default none |
+//! | `APP_RUN_PROJECTIONS` | `true` or `false`: runs the projections or not |
 
-/// The settings from the variables.
+/// The settings from these variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// The URL of the journal's database, with the password; `None` if no variable names it.
     pub journal: Option<String>,
-    /// Runs the projections or not, if the variable is set.
+    /// True if the projections run; `None` if the variable is not set.
     pub projections: Option<bool>,
 }
 
-/// A variable does not say what it can.
+/// The error for an invalid value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("APP_RUN_PROJECTIONS is {0:?}; it can be true or false")]
 pub struct NeitherTrueNorFalse(String);
 
-/// Looks at the variables.
+/// Reads the variables.
 ///
 /// # Errors
-/// `APP_RUN_PROJECTIONS` is neither `true` nor `false`.
+///
+/// [`NeitherTrueNorFalse`]: `APP_RUN_PROJECTIONS` has another value.
 pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, NeitherTrueNorFalse> {
     let said = |name: &str| variable(name).filter(|value| !value.is_empty());
     let parts = ["SQL_HOST", "SQL_PORT", "SQL_DB_NAME", "SQL_USER", "SQL_PASSWORD"].map(said);
@@ -33,7 +34,7 @@ pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environm
         let (host, port) = (or(host, "localhost"), or(port, "5432"));
         let (user, database) = (or(user, "postgres"), or(database, "postgres"));
         let password = password.map_or_else(String::new, |password| format!(":{}", escaped(&password)));
-        // As the original's driver does.
+        // Like the original's driver, it prefers TLS.
         format!("postgres://{user}{password}@{host}:{port}/{database}?sslmode=prefer")
     });
     let projections = match said("APP_RUN_PROJECTIONS").as_deref() {
@@ -45,7 +46,7 @@ pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environm
     Ok(Environment { journal, projections })
 }
 
-/// Escapes text for a URL: everything but RFC 3986's unreserved characters becomes `%xx`.
+/// Escapes text for a URL. All but RFC 3986's unreserved characters become `%xx`.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

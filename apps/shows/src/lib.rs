@@ -1,12 +1,12 @@
 //! Seat reservations: shows with numbered seats, which are reserved and given back.
 //!
-//! The service is written only with what a user of the crates has:
+//! The service uses only the public crates:
 //!
-//! - [`show`]: one entity a show, its seats and which of them are reserved;
-//! - [`available`]: the shows with seats left, a read model that follows their events;
-//! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
-//! - [`environment()`]: what the original's deployments say by environment variables;
-//! - [`app`] is all of it as a program; [`kinds`] gives an engine the entity with its query and its projection.
+//! - [`show`]: one entity for each show, with its seats and their reservations;
+//! - [`available`]: the shows with free seats, a read model of their events;
+//! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway, and [`describe`] for their documentation;
+//! - [`environment()`]: the environment variables of the original's deployments;
+//! - [`app`]: all of it as a program; [`kinds`] registers the entity, its query and its projection with an engine.
 //!
 //! ```
 //! use shows::show::{Show, ShowCommand, ShowId};
@@ -39,7 +39,7 @@ use available::AvailableShows;
 use show::{GetShow, Show};
 use throng_app::{App, Defaults};
 
-/// Gives an engine the shows, with their query and the read model of those with seats left.
+/// Registers shows, their query and the read model of free seats with an engine.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
@@ -48,7 +48,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .projection(AvailableShows)
 }
 
-/// The service: its kinds, its routes, its documentation.
+/// Returns the service with its kinds, routes and documentation.
 #[must_use]
 pub fn app() -> App {
     App::new("shows")

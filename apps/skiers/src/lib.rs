@@ -1,17 +1,16 @@
-//! Lift rides: every skier's rides, and what they come to on each day of a resort.
+//! Lift rides: every skier's rides, and their totals for each day of a resort.
 //!
-//! The service is written only with what a user of the crates has:
+//! The service uses only the public crates:
 //!
-//! - [`skier`]: one entity a skier. A [`Ride`](ride::Ride) is an event of its skier, who tells the resort's day by a durable message;
-//! - [`resort_day`]: one entity a day of a resort: unique skiers, rides by lift and by hour;
-//! - [`resort`]: one entity a resort, its seasons;
+//! - [`skier`]: one entity for each skier. A [`Ride`](ride::Ride) is an event of its skier, and reaches the resort's day by a durable message;
+//! - [`resort_day`]: one entity for each day of a resort, with its skiers, its rides by lift and its rides by hour;
+//! - [`resort`]: one entity for each resort, with its seasons;
 //! - `broker`: the arrangement with a broker between servers and consumers;
-//! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
-//! - [`app`] is all of it as a program; [`kinds`] gives an engine the entities with their queries.
+//! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway, and [`describe`] for their documentation;
+//! - [`app`]: all of it as a program; [`kinds`] registers the entities and their queries with an engine.
 //!
-//! The day is an entity and no [projection](throng::projection): a projection would write a row for each of a ride's four counts,
-//! behind the answers; the entity counts them in memory, in the turn in which the ride is recorded, and its events are in the same
-//! commit.
+//! The day is an entity, not a [projection](throng::projection). A projection would write a row for each of a ride's four counts, some time after the
+//! answer. The entity counts them in memory in the same turn that records the ride, and its events are in the same commit.
 //!
 //! ```
 //! use skiers::{number::Number, resort_day::{GetResortDay, ResortDay}, ride::Ride, skier::{Skier, SkierCommand}};
@@ -53,7 +52,7 @@ use resort_day::{GetResortDay, ResortDay};
 use skier::{GetDay, GetSeason, GetSkier, Skier};
 use throng_app::App;
 
-/// Gives an engine the skiers, the days of resorts and the resorts, with their queries.
+/// Registers skiers, resorts and the days of resorts, with their queries, with an engine.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
@@ -67,7 +66,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<Resort, GetResort>()
 }
 
-/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker.
+/// Returns the service with its kinds, routes and documentation. `serve --role` selects a side of the broker.
 #[must_use]
 pub fn app() -> App {
     App::new("skiers")

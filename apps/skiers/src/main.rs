@@ -1,4 +1,4 @@
-//! The program of the service: `skiers serve`, and the tools for what it keeps.
+//! The program of the service: `skiers serve`, and the tools for its data.
 
 use std::process::ExitCode;
 

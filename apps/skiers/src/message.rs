@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{number::lenient, ride::Ride};
 
-/// A ride, as the broker carries it: a JSON object with these names, as the class project's server publishes it. That one passes on a number that its client
-/// has written as a text.
+/// A ride in the broker's form: a JSON object with these names, as the class project's server publishes it. That server may pass on a number that
+/// its client sent as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RideMessage {
     /// The minute of the ski day.
@@ -14,7 +14,7 @@ pub struct RideMessage {
     /// The lift's number.
     #[serde(rename = "liftID", deserialize_with = "lenient")]
     pub lift: u32,
-    /// Minutes waited at the lift. Always written, 0 where nobody said it: the class project's consumers want it.
+    /// The minutes waited at the lift. Always written, 0 if unknown, because the class project's consumers require it.
     #[serde(rename = "waitTime", default, deserialize_with = "lenient")]
     pub wait: u32,
     /// The skier's number.
@@ -46,7 +46,7 @@ impl RideMessage {
         }
     }
 
-    /// The ride it tells of.
+    /// Returns the ride of the message.
     #[must_use]
     pub fn ride(&self) -> Ride {
         Ride {

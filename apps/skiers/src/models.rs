@@ -1,4 +1,4 @@
-//! The read models: what the queries are answered from.
+//! The read models from which queries are answered.
 
 use throng::{
     Engine,
@@ -23,7 +23,7 @@ pub(crate) enum Models {
 }
 
 impl Models {
-    /// All seasons of a skier.
+    /// Returns all seasons of a skier.
     pub(crate) async fn skier(&self, skier: u32) -> Result<SkierView, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSkier {}).await,
@@ -31,7 +31,6 @@ impl Models {
         }
     }
 
-    /// A season of a skier at a resort.
     pub(crate) async fn season(&self, skier: u32, resort: u32, season: u32) -> Result<SkiSeason, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSeason { resort, season }).await,
@@ -43,7 +42,6 @@ impl Models {
         }
     }
 
-    /// A day of a skier at a resort.
     pub(crate) async fn day(&self, skier: u32, id: ResortDayId) -> Result<SkiDay, NoAnswer> {
         match self {
             Self::Entities(engine) => {
@@ -54,7 +52,7 @@ impl Models {
         }
     }
 
-    /// A day of a resort. One without a ride is empty, if the resort is known.
+    /// Returns a day of a resort. A day without a ride is empty, if the resort is known.
     pub(crate) async fn resort_day(&self, day: ResortDayId) -> Result<ResortDayView, NoAnswer> {
         let found = match self {
             Self::Entities(engine) => match read::<ResortDay, _>(engine, day, GetResortDay {}).await {
@@ -69,7 +67,6 @@ impl Models {
         }
     }
 
-    /// A resort's seasons.
     pub(crate) async fn resort(&self, resort: u32) -> Result<ResortView, NoAnswer> {
         match self {
             Self::Entities(engine) => read::<Resort, _>(engine, Number(resort), GetResort {}).await,
@@ -77,7 +74,7 @@ impl Models {
         }
     }
 
-    /// The numbers of the resorts, in order.
+    /// Returns the numbers of the resorts, in order.
     pub(crate) async fn resorts(&self) -> Result<Vec<u32>, NoAnswer> {
         match self {
             Self::Entities(engine) => resorts(engine).await,
@@ -89,7 +86,7 @@ impl Models {
 async fn resorts(engine: &Engine) -> Result<Vec<u32>, NoAnswer> {
     let kind = engine.kind(Resort::KIND).ok_or(NoAnswer::NotFound)?;
     let heads = engine.entities(kind, None, RESORTS_MAX).await;
-    // A list is refused by no entity.
+    // Listing asks no entity, so no entity can refuse it.
     let heads = heads.map_err(|error| match error.engine::<Refused>() {
         Ok(error) => NoAnswer::Failed(Box::new(error.into())),
         Err(_) => NoAnswer::NotFound,

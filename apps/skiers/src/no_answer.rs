@@ -1,11 +1,11 @@
-//! The answer of a query that has none.
+//! The reason why a query has no answer.
 
 use throng_http::Problem;
 
-/// Why a query has no answer.
+/// The reason why a query has no answer.
 pub(crate) enum NoAnswer {
     /// The resource does not exist.
     NotFound,
-    /// The answer cannot be had now.
+    /// The answer is not available now.
     Failed(Box<Problem>),
 }

@@ -1,4 +1,4 @@
-//! The numbers skiers, resorts, seasons and lifts have.
+//! The numbers of skiers, resorts, seasons and lifts.
 
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -6,15 +6,15 @@ use serde::{
 };
 use std::{fmt, str::FromStr};
 
-/// The largest number of a skier, a resort or a season: the interface's integers have 32 bits and a sign.
+/// The largest number of a skier, a resort or a season. The interface has signed integers of 32 bits.
 pub const NUMBER_MAX: u32 = i32::MAX as u32;
 
-/// The number of a skier or a resort, written without leading zeros: that text is its address.
+/// The number of a skier or a resort, written without leading zeros. That text is the entity's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Number(pub u32);
 
-/// A text is no number of this kind.
+/// The error for a text that is no such number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no number from 0 to {NUMBER_MAX}, written without leading zeros")]
 pub struct NotANumber(pub(crate) String);
@@ -37,7 +37,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Reads a number as the class project does: `217`, `"217"` or `217.0`.
+/// Parses a number in the forms of the class project: `217`, `"217"` or `217.0`.
 pub(crate) fn lenient<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     from.deserialize_any(Lenient)
 }

@@ -1,4 +1,4 @@
-//! The recorder of rides: a queue or the engine.
+//! The recorder of rides: the engine or a broker.
 
 use throng::Engine;
 use throng_http::Once;
@@ -10,16 +10,16 @@ use crate::{
     skier::{Skier, SkierCommand},
 };
 
-/// The part that makes a ride durable.
+/// The target that makes a ride durable.
 pub(crate) enum Recorder {
-    /// The skier, in this process.
+    /// The skier's entity in this process.
     Skier(Engine),
-    /// A broker, whose consumer hands the ride to the skier.
+    /// A broker, whose consumer passes the ride to the skier.
     Broker(crate::broker::rides::Rides),
 }
 
 impl Recorder {
-    /// Returns once the ride is durable. Under a key, twice is once.
+    /// Returns once the ride is durable. With a key, a repeated ride counts once.
     pub(crate) async fn record(&self, skier: u32, ride: Ride, once: Once) -> Result<(), Failure> {
         match self {
             Self::Skier(engine) => {

@@ -10,10 +10,10 @@ use crate::{
     ride::{Done, Refused},
 };
 
-/// Most resorts that are listed.
+/// The most resorts in a list.
 pub(crate) const RESORTS_MAX: usize = 10_000;
 
-/// A resort, by number. There is one from its first season on: one that was added, or the first one with a ride.
+/// A resort, by number. It exists from its first season on, which is added explicitly or by the first ride.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Resort {
@@ -24,7 +24,7 @@ pub struct Resort {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResortCommand {
-    /// Adds a season; nothing happens if it has it.
+    /// Adds a season. A season that exists already changes nothing.
     AddSeason {
         /// The season's year.
         season: u32,
@@ -68,19 +68,19 @@ impl Entity for Resort {
     }
 
     fn heap_bytes(&self) -> usize {
-        // About: a tree two thirds full.
+        // Approximately: a tree two thirds full.
         self.seasons.len() * 8
     }
 }
 
-/// Its seasons: the query `view`.
+/// The query `view`: the resort's seasons.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetResort {}
 
 /// The answer to [`GetResort`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResortView {
-    /// The years of its seasons, in order.
+    /// The years of the seasons, in order.
     pub seasons: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! A day of a resort: who was there, on which lifts, in which hours.
+//! A day of a resort: its skiers, their lifts, and the hours.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::{
     tally::Tally,
 };
 
-/// A day of a resort's season. There is one from its first ride on.
+/// A day of a resort's season. It exists from its first ride on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResortDay {
     skiers: SkierSet,
@@ -38,7 +38,7 @@ pub enum ResortDayCommand {
 /// An event of a resort's day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ResortDayEvent {
-    /// A skier rode a lift; also a ride that is the same as another.
+    /// A skier rode a lift. Identical rides count separately.
     Counted {
         /// The skier, by number.
         skier: u32,
@@ -81,7 +81,7 @@ impl Entity for ResortDay {
     }
 }
 
-/// All there is to know of a day: the query `view`.
+/// The query `view`: all totals of the day.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetResortDay {}
 
@@ -90,16 +90,16 @@ pub struct GetResortDay {}
 pub struct ResortDayView {
     /// The number of different skiers.
     pub skiers: u64,
-    /// The number of rides, identical ones too.
+    /// The number of rides. Identical ones count separately.
     pub rides: u64,
-    /// Rides by lift, in the order of the lifts' numbers.
+    /// The rides by lift, in the order of the lifts' numbers.
     pub lifts: Vec<LiftRides>,
     /// Rides by hour of the ski day.
     pub hours: [u64; HOURS],
 }
 
 impl ResortDayView {
-    /// Rides on a lift.
+    /// Returns the number of rides on a lift.
     #[must_use]
     pub fn rides_on(&self, lift: u32) -> u64 {
         let at = self.lifts.binary_search_by_key(&lift, |of| of.lift);

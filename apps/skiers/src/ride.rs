@@ -1,4 +1,4 @@
-//! A ride on a lift, and the day of a resort it is part of.
+//! A ride on a lift, and its resort's day.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use throng::model::Rejection;
 
 use crate::number::{NUMBER_MAX, Number};
 
-/// Days of a season.
+/// The days of a season.
 pub const DAYS: RangeInclusive<u32> = 1..=366;
-/// Minutes of a ski day.
+/// The minutes of a ski day.
 pub const MINUTES: RangeInclusive<u32> = 1..=420;
-/// Hours of a ski day.
+/// The number of hours of a ski day.
 pub const HOURS: usize = 7;
-/// Lifts of a resort.
+/// The lift numbers of a resort.
 pub const LIFTS: RangeInclusive<u32> = 1..=NUMBER_MAX - 1;
-/// Minutes waited at a lift.
+/// The possible waiting times at a lift, in minutes.
 pub const WAITS: RangeInclusive<u32> = 0..=NUMBER_MAX - 1;
-/// The height of the lift with number 1. A lift's height is this times its number.
+/// The height of lift 1. The height of another lift is this times its number.
 const VERTICAL: u64 = 10;
 
-/// A ride of a skier. Two rides may be the same in everything.
+/// A ride of a skier. Two rides may be equal in all fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ride {
     /// The resort's number.
@@ -33,13 +33,13 @@ pub struct Ride {
     pub time: u32,
     /// The lift's number, from 1.
     pub lift: u32,
-    /// Minutes waited at the lift, if that was said.
+    /// The minutes waited at the lift, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u32>,
 }
 
 impl Ride {
-    /// The day it counts for.
+    /// Returns the day for which it counts.
     #[must_use]
     pub fn resort_day(&self) -> ResortDayId {
         ResortDayId {
@@ -52,7 +52,8 @@ impl Ride {
     /// Checks that each parameter is in its range.
     ///
     /// # Errors
-    /// The first of its parameters that is out of its range.
+    ///
+    /// [`Refused`]: the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), Refused> {
         check("resortID", self.resort, 0..=NUMBER_MAX)?;
         check("seasonID", self.season, 0..=NUMBER_MAX)?;
@@ -70,22 +71,22 @@ fn check(parameter: &str, value: u32, range: RangeInclusive<u32>) -> Result<(), 
     Err(Refused::invalid(parameter, value))
 }
 
-/// Rides on a lift.
+/// The rides on a lift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LiftRides {
     /// The lift's number.
     pub lift: u32,
-    /// The number of rides with it.
+    /// The number of rides on it.
     pub rides: u64,
 }
 
-/// The vertical of so many rides on a lift.
+/// Returns the vertical of this many rides on a lift.
 #[must_use]
 pub fn vertical(lift: u32, rides: u64) -> u64 {
     u64::from(lift) * VERTICAL * rides
 }
 
-/// The hour of the ski day a minute lies in, from 0.
+/// Returns the hour of the ski day for a minute, from 0.
 #[must_use]
 pub fn hour(time: u32) -> usize {
     (time.saturating_sub(*MINUTES.start()) as usize / 60).min(HOURS - 1)
@@ -108,7 +109,7 @@ impl fmt::Display for ResortDayId {
     }
 }
 
-/// A text is no day of a resort.
+/// The error for a text that is no day of a resort.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no day of a resort, such as 56:2022:12 for day 12 of the season 2022 at resort 56")]
 pub struct NotAResortDay(String);
@@ -129,18 +130,18 @@ impl FromStr for ResortDayId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {}
 
-/// Why something is not done, or not there.
+/// The reason for a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub enum Refused {
     /// A parameter is out of its range. Nothing was changed.
     #[error("Invalid value for parameter '{parameter}': {value}")]
     Invalid {
-        /// Its name, as the interface has it.
+        /// The parameter's name in the interface.
         parameter: String,
         /// The refused value.
         value: String,
     },
-    /// The skier has no rides there.
+    /// The skier has no rides in the requested range.
     #[error("Data not found")]
     NoData {},
 }

@@ -1,11 +1,11 @@
-//! The set of the skiers who were there.
+//! A set of skiers.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::borrow::Cow;
 
-/// A set of skiers: two bytes each where they are few, one bit each where they are many.
+/// A set of skiers: two bytes for each if they are few, one bit for each if they are many.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SkierSet {
     skiers: RoaringBitmap,
@@ -18,7 +18,7 @@ impl SkierSet {
     pub(crate) fn add(&mut self, skier: u32) {
         self.skiers.insert(skier);
         let count = self.skiers.len();
-        // Looking it up costs a walk over all blocks.
+        // Measuring walks over all blocks, so it is done only after a growth by an eighth.
         if count > self.measured + self.measured / 8 {
             (self.measured, self.heap_bytes) = (count, self.skiers.serialized_size());
         }
@@ -28,13 +28,13 @@ impl SkierSet {
         self.skiers.len()
     }
 
-    /// Returns the approximate size in memory beyond itself.
+    /// Returns the approximate size in memory, without the struct itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
 }
 
-/// Writes text: the portable format of roaring bitmaps in Base64.
+/// Serializes as text: the portable format of roaring bitmaps in Base64.
 impl Serialize for SkierSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::with_capacity(self.skiers.serialized_size());

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// An endpoint that is measured by itself.
+/// An endpoint that is measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     PostRide,
@@ -24,7 +24,7 @@ pub(crate) enum Endpoint {
     GetDayHours,
 }
 
-/// Operation and URL of each endpoint, in the order of the enum.
+/// The operation and URL of each endpoint, in the order of the enum.
 const ENDPOINTS: [(&str, &str); 11] = [
     (
         "POST",
@@ -48,11 +48,11 @@ const ENDPOINTS: [(&str, &str); 11] = [
     ("GET", "/resorts/{resortID}/seasons/{seasonID}/day/{dayID}/hours"),
 ];
 
-/// The longest time that is measured: longer than any request may take.
+/// The longest measurable time. No request may take as long.
 const MICROS_MAX: u64 = 600_000_000;
 const DIGITS: u8 = 2;
 
-/// Live histograms of all answers since the start.
+/// Histograms of all response times since the start.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     endpoints: [Mutex<Histogram<u64>>; ENDPOINTS.len()],
@@ -62,21 +62,21 @@ pub(crate) struct Statistics {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApiStatistics {
-    /// The endpoints that were asked.
+    /// The endpoints that were used.
     pub(crate) endpoint_stats: Vec<EndpointStatistics>,
 }
 
-/// The response times of an endpoint since the service began.
+/// The response times of an endpoint since the service started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndpointStatistics {
-    /// The path, with what varies in braces.
+    /// The path, with variable parts in braces.
     #[serde(rename = "URL")]
     pub(crate) url: String,
     /// `GET` or `POST`.
     pub(crate) operation: String,
-    /// Milliseconds on average, rounded.
+    /// The mean in milliseconds, rounded.
     pub(crate) mean: u64,
-    /// Milliseconds at most, rounded.
+    /// The maximum in milliseconds, rounded.
     pub(crate) max: u64,
 }
 
@@ -90,7 +90,7 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// An answer left after so long.
+    /// Records the response time of an answer.
     pub(crate) fn record(&self, endpoint: Endpoint, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let histogram = &self.endpoints[endpoint as usize];

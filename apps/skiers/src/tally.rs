@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::ops::RangeBounds;
 
-/// Counts by key, sorted: one block of memory, however many there are.
+/// Counts by key, sorted, in a single block of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Tally<K> {
-    /// The counts in the order of their keys, no key twice, no count 0.
+    /// The counts in the order of their keys. No key occurs twice, and no count is 0.
     counts: Vec<(K, u64)>,
 }
 
@@ -17,7 +17,7 @@ impl<K> Default for Tally<K> {
     }
 }
 
-/// Collects keys that differ, each with its count.
+/// Collects distinct keys with their counts.
 impl<K: Ord> FromIterator<(K, u64)> for Tally<K> {
     fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
         let mut counts: Vec<_> = counts.into_iter().collect();
@@ -27,7 +27,7 @@ impl<K: Ord> FromIterator<(K, u64)> for Tally<K> {
 }
 
 impl<K: Copy + Ord> Tally<K> {
-    /// Counts one more.
+    /// Adds one to a key's count.
     pub(crate) fn add(&mut self, key: K) {
         match self.counts.binary_search_by_key(&key, |(key, _)| *key) {
             Ok(at) => self.counts[at].1 += 1,
@@ -35,7 +35,7 @@ impl<K: Copy + Ord> Tally<K> {
         }
     }
 
-    /// All of them, in order.
+    /// Returns all entries, in order.
     pub(crate) fn all(&self) -> &[(K, u64)] {
         &self.counts
     }
@@ -57,7 +57,7 @@ impl<K: Copy + Ord> Tally<K> {
         &rest[..count]
     }
 
-    /// Returns the size in memory beyond itself.
+    /// Returns the size in memory, without the struct itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.counts.capacity() * size_of::<(K, u64)>()
     }

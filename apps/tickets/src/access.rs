@@ -1,4 +1,4 @@
-//! The roles: a customer has own orders, the box office all of them, and everybody sees what is on sale.
+//! The roles: customers have their own orders, the box office has all orders, and everyone sees the concerts on sale.
 
 #![allow(
     clippy::result_large_err,
@@ -14,16 +14,16 @@ use throng_app::{
 /// The role of the box office: in the claim `roles` of a JSON web token, or the name of a token of the service's own file.
 pub const BOX_OFFICE: &str = "box-office";
 
-/// The counter at which callers ask.
+/// The access policy for callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// Callers are who their credentials say.
+    /// Each caller has the role of its credentials.
     Guarded,
-    /// Everybody is the box office.
+    /// Every caller is the box office.
     Open,
 }
 
-/// The role in which a caller asks.
+/// The role of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     BoxOffice,
@@ -38,7 +38,7 @@ fn is_box_office(caller: &Caller) -> bool {
 }
 
 impl Counter {
-    /// The role of a caller who orders, pays or looks at an order.
+    /// Returns the role of a caller who orders, pays or reads an order.
     pub(crate) fn role(self, caller: Option<&Caller>) -> Result<Role, Problem> {
         match caller {
             _ if self == Self::Open => Ok(Role::BoxOffice),
@@ -50,7 +50,7 @@ impl Counter {
         }
     }
 
-    /// Guards the generic routes: all of them are the box office's, but for what is on sale.
+    /// Guards the generic routes: only the box office may use them, except for reading concerts on sale.
     #[must_use]
     pub fn guard(self, gateway: Gateway) -> Gateway {
         gateway.authorize(move |access: &Access<'_>| match access.action {

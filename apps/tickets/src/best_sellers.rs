@@ -1,4 +1,4 @@
-//! The read model of the best sellers of each hour. It follows the journal a moment behind.
+//! The read model of the best sellers of each hour. It lags slightly behind the journal.
 
 use crate::order::{Order, OrderEvent, text_of};
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ const HOUR_MICROS: i64 = 3_600_000_000;
 const PAGE_DEFAULT: usize = 10;
 const PAGE_MAX: usize = 1_000;
 
-/// The read model. What is cancelled later was sold all the same.
+/// The read model. A sale counts even if it is cancelled later.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BestSellers;
 
@@ -26,7 +26,7 @@ struct Sold {
     cents: u64,
 }
 
-/// Keyed by hour and concert; ordered with the newest hour first, and in it the best seller.
+/// The sales by hour and concert. The newest hour comes first, and in it the best seller.
 struct Sales;
 
 impl Table for Sales {
@@ -77,7 +77,7 @@ impl Projection for BestSellers {
     }
 }
 
-/// The page that a request asks for.
+/// The parameters of a page.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
@@ -90,20 +90,20 @@ pub struct Page {
 /// The sales of a concert in an hour.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HourOfSales {
-    /// The beginning of the hour.
+    /// The start of the hour.
     pub hour: String,
     /// The concert's id.
     pub concert: String,
-    /// Tickets that were confirmed in the hour.
+    /// The number of tickets confirmed in the hour.
     pub tickets: u32,
-    /// Cents that were paid for them.
+    /// The cents paid for them.
     pub cents: u64,
 }
 
 /// A page of the best sellers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BestSellersPage {
-    /// The newest hour first, and in it the best seller first.
+    /// The sales, newest hour first, and in it the best seller first.
     pub sales: Vec<HourOfSales>,
     /// The `after` of the next page; `None` on the last.
     pub next: Option<String>,

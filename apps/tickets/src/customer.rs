@@ -1,6 +1,6 @@
-//! A customer: the tickets of all orders together stay within a limit.
+//! A customer: limits the tickets of all orders together.
 //!
-//! An order asks its customer before it asks the concert. Two orders for two concerts at once cannot both take the last ticket of the limit.
+//! An order asks its customer before it asks the concert. So two simultaneous orders for two concerts cannot both take the last ticket of the limit.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub const TICKETS_MAX: u32 = 8;
 /// A customer's state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Customer {
-    /// Tickets by the order's id.
+    /// The tickets of each order, by its id.
     orders: BTreeMap<String, u32>,
 }
 
@@ -28,7 +28,7 @@ pub enum CustomerCommand {
         /// The number of tickets.
         tickets: u32,
     },
-    /// Counts the order no longer.
+    /// Stops counting the order.
     Release {
         /// The order's id.
         order: String,
@@ -39,14 +39,14 @@ pub enum CustomerCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CustomerEvent {
-    /// The tickets of an order count.
+    /// The tickets of an order count from now on.
     Reserved {
         /// The order's id.
         order: String,
         /// The number of tickets.
         tickets: u32,
     },
-    /// The order counts no longer.
+    /// The order no longer counts.
     Released {
         /// The order's id.
         order: String,
@@ -59,10 +59,10 @@ impl Event for CustomerEvent {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum CustomerRejection {
-    /// The tickets of all orders would be more than the limit.
+    /// The tickets of all orders would exceed the limit.
     #[error("a customer has at most {TICKETS_MAX} tickets, this one has {tickets}")]
     LimitReached {
-        /// The tickets of the orders there are.
+        /// The tickets of the existing orders.
         tickets: u32,
     },
 }
@@ -121,7 +121,7 @@ impl Entity for Customer {
     }
 }
 
-/// Asks for the orders that count.
+/// The query for the orders that count.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetCustomer {}
 
@@ -130,7 +130,7 @@ pub struct GetCustomer {}
 pub struct CustomerView {
     /// The tickets of all orders.
     pub tickets: u32,
-    /// The most there can be.
+    /// The limit.
     pub limit: u32,
     /// The orders that wait, hold seats or are confirmed, with their tickets.
     pub orders: BTreeMap<String, u32>,

@@ -1,13 +1,13 @@
-//! Tickets on sale: seats are held for ten minutes, paid outside, and confirmed; whoever comes too late waits in line.
+//! Tickets on sale. Seats are held for ten minutes, paid at an external provider, and confirmed. Later customers wait in line.
 //!
-//! This is the second example of the book in `docs/`, where several entities and a provider outside have to agree:
+//! This is the second example of the book in `docs/`. Several entities and an external provider have to agree:
 //!
 //! - [`concert`]: the seats of a concert, and its waiting lists;
 //! - [`customer`]: the limit of tickets over all concerts;
-//! - [`order`]: leads from the hold over the payment to the confirmation, and back where that fails;
-//! - [`payments`]: the provider outside;
-//! - [`best_sellers`]: a read model of what was sold in each hour;
-//! - [`access`] and [`routes()`]: what a customer, the box office and everybody may see and do.
+//! - [`order`]: leads from the hold over the payment to the confirmation, and undoes the steps if that fails;
+//! - [`payments`]: the external provider;
+//! - [`best_sellers`]: a read model of the sales of each hour;
+//! - [`access`] and [`routes()`]: the rights and routes of customers, the box office and everyone else.
 
 pub mod access;
 pub mod best_sellers;
@@ -29,9 +29,9 @@ use order::{GetOrder, Order};
 use payments::{Payments, Settings};
 use throng_app::{App, Defaults};
 
-/// Returns the service. Its provider is the one for demonstrations, as the variable `TICKETS_PROVIDER` sets it.
+/// Returns the service. Its provider is for demonstrations, with the settings of the variable `TICKETS_PROVIDER`.
 ///
-/// `serve --role trial` takes everybody for the box office: for a trial, and for a load generator, on a machine of one's own.
+/// `serve --role trial` treats every caller as the box office. Use it only on your own machine, for trials and load generators.
 #[must_use]
 pub fn app() -> App {
     with_counter(Counter::Guarded).role("trial", || Ok(with_counter(Counter::Open)))

@@ -2,14 +2,14 @@
 //!
 //! | route | does |
 //! |---|---|
-//! | `POST /orders/{order}` | asks for seats, or for a place in the waiting list |
+//! | `POST /orders/{order}` | asks for seats, or for a place on the waiting list |
 //! | `POST /orders/{order}/payment` | pays for the held seats |
 //! | `POST /orders/{order}/cancel` | gives seats back, or leaves the waiting list |
-//! | `GET /orders/{order}` | the order |
-//! | `GET /orders/{order}/events` | the order's events, live |
-//! | `GET /customers/{customer}` | a customer's orders and limit |
-//! | `GET /concerts/{concert}/seats` | the free seats of each zone, live |
-//! | `GET /best-sellers` | the best sellers by hour |
+//! | `GET /orders/{order}` | returns the order |
+//! | `GET /orders/{order}/events` | streams the order's events |
+//! | `GET /customers/{customer}` | returns a customer's orders and limit |
+//! | `GET /concerts/{concert}/seats` | streams the free seats of each zone |
+//! | `GET /best-sellers` | returns the best sellers by hour |
 
 #![allow(
     clippy::result_large_err,
@@ -41,7 +41,7 @@ use throng_app::{
     model::{Entity, Error, TextId},
 };
 
-/// Pauses in which a new order hears from its customer and its concert; it is answered as it is then.
+/// The pauses between looks at a new order, while its customer and its concert answer. After the last one the order is returned as it is.
 const PAUSES_MILLIS: [u64; 8] = [1, 2, 5, 10, 50, 100, 300, 1_000];
 
 #[derive(Clone)]
@@ -50,7 +50,7 @@ struct Desk {
     counter: Counter,
 }
 
-/// The routes, to be mounted on a gateway.
+/// Returns the routes, to be mounted on a gateway.
 pub fn routes(engine: Engine, counter: Counter) -> Router {
     Router::new()
         .route("/orders/{order}", get(view).post(place))
@@ -111,7 +111,7 @@ pub fn describe() -> Described {
         )
 }
 
-/// An order to be placed.
+/// An order to place.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Placing {
@@ -121,10 +121,10 @@ struct Placing {
     zone: String,
     /// The number of seats.
     tickets: u32,
-    /// Waits where too few are free.
+    /// True if the order waits when too few seats are free.
     #[serde(default)]
     waits: bool,
-    /// The customer; only the box office orders for others.
+    /// The customer. Only the box office orders for others.
     #[serde(default)]
     customer: Option<TextId>,
 }
@@ -142,7 +142,7 @@ struct Paying {
 struct FreeSeats {
     /// The zone's name.
     zone: String,
-    /// Seats that can be held.
+    /// The number of free seats.
     free: u32,
 }
 
@@ -156,7 +156,7 @@ struct OrderStep {
 }
 
 impl Desk {
-    /// An order, asked in the caller's role: by name, so that the order itself refuses others than its customer.
+    /// Returns an order, asked in the caller's role. A customer asks by name, so that the order itself refuses others.
     fn order(&self, id: &str, role: &Role) -> Handle<Order> {
         let order = self.engine.entity::<Order>(id);
         match role {
@@ -273,7 +273,7 @@ async fn customer(
         _ => {}
     }
     match desk.engine.entity::<Customer>(name).read(GetCustomer {}).await {
-        // Nothing was ordered yet.
+        // The customer has ordered nothing yet.
         Err(Error::Unknown { .. }) => Ok(Json(CustomerView {
             limit: TICKETS_MAX,
             ..CustomerView::default()
@@ -282,7 +282,7 @@ async fn customer(
     }
 }
 
-/// Shows a zone's free seats each time they change, and nobody's order.
+/// Streams a zone's free seats at each change. It reveals no orders.
 async fn seats(
     State(desk): State<Desk>,
     Path(concert): Path<String>,

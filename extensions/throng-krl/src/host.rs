@@ -14,11 +14,11 @@ pub struct Event {
     pub domain: Arc<str>,
     /// The second part of its type.
     pub name: Arc<str>,
-    /// Its attributes, a map.
+    /// The attributes, as a map.
     pub attributes: Value,
     /// The transaction's id.
     pub eid: Arc<str>,
-    /// When it happened, in milliseconds since 1970. `within` counts in it.
+    /// The time of the event, in milliseconds since 1970. `within` is measured by it.
     pub time_ms: i64,
 }
 
@@ -35,7 +35,7 @@ pub struct Query {
     pub qid: Arc<str>,
 }
 
-/// Time and random seed of one transaction. Equal ones give equal results.
+/// The time and the random seed of one transaction. Equal inputs give equal results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The value of `time:now()`, in milliseconds since 1970.
@@ -44,13 +44,14 @@ pub struct Turn {
     pub seed: u64,
 }
 
-/// Why a program stopped.
+/// The reason why a program stopped.
 #[derive(Clone, Debug)]
 pub enum Interrupt {
     /// The program or the host failed, which ends the transaction.
     Error(Error),
-    /// The host needs an answer from outside. It discards the transaction's effects, and runs it again from its start with the same
-    /// [`Turn`] once the answer is there.
+    /// The host needs an answer from outside. It discards the transaction's effects. Once it has the answer, it runs the transaction again with the
+    /// same
+    /// [`Turn`].
     Wait(Request),
 }
 
@@ -61,7 +62,7 @@ pub struct Request {
     pub domain: Arc<str>,
     /// Its function or action.
     pub name: Arc<str>,
-    /// The arguments as the program gave them.
+    /// The arguments as given by the program.
     pub arguments: Arguments,
 }
 
@@ -81,7 +82,7 @@ pub enum ErrorKind {
 pub struct Error {
     /// The kind of failure.
     pub kind: ErrorKind,
-    /// The attempt and the failure, in a sentence.
+    /// A sentence with the attempt and the failure.
     pub message: String,
     /// The ruleset in which it happened. Set once the program has ended.
     pub rid: Option<Arc<str>>,
@@ -129,7 +130,7 @@ pub fn without_location(text: &str) -> &str {
 }
 
 impl Error {
-    /// Returns the error in a text, for example from another program. It has no location, since that would be in the other program.
+    /// Returns the error that a text states, for example one from another program. It has no location, which would be in the other program.
     #[must_use]
     pub fn told(text: &str) -> Error {
         let text = without_location(text);
@@ -143,7 +144,7 @@ impl Error {
 }
 
 impl ErrorKind {
-    /// The name of the error in JavaScript.
+    /// Returns the name of the error in JavaScript.
     fn name(self) -> &'static str {
         match self {
             ErrorKind::Type => "TypeError",
@@ -182,13 +183,13 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Returns a parameter's argument, by its name or else by its place; null if it is missing.
+    /// Returns the argument of a parameter, by name or else by place; null if it is missing.
     #[must_use]
     pub fn get(&self, place: usize, name: &str) -> Value {
         self.find(place, name).unwrap_or_default()
     }
 
-    /// Works like [`get`](Arguments::get), but returns `None` if it is missing.
+    /// Works like [`get`](Arguments::get), but returns `None` for a missing argument.
     pub(crate) fn find(&self, place: usize, name: &str) -> Option<Value> {
         let named = self.named.iter().find(|(key, _)| &**key == name);
         let found = named.map(|(_, value)| value).or_else(|| self.positional.get(place));
@@ -207,7 +208,7 @@ impl Arguments {
         }
     }
 
-    /// Returns all arguments as one map, the positional ones under their parameters' names.
+    /// Returns all arguments as one map. Positional ones get the names of their parameters.
     #[must_use]
     pub fn to_map(&self, parameters: &[&str]) -> Value {
         let places = parameters.iter().zip(&self.positional);
@@ -216,7 +217,7 @@ impl Arguments {
     }
 }
 
-/// The use of a module.
+/// The kind of use of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// `ctx:children`: a value, without parentheses.
@@ -230,28 +231,28 @@ pub enum CallKind {
 /// A use of a module that the host answers.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// The calling ruleset; inside a module's code the module's own id.
+    /// The calling ruleset. In code of a module it is the module's id.
     pub rid: &'a str,
-    /// The calling rule, if any.
+    /// The calling rule, if there is one.
     pub rule: Option<&'a str>,
     /// The module: `ctx`, `http`, … or the id of a ruleset for which [`Host::module`] returned [`Module::Host`].
     pub domain: &'a str,
     /// The function, action or property of the module.
     pub name: &'a str,
-    /// The use: for its value or for its effect.
+    /// The kind of use: for a value or for an effect.
     pub kind: CallKind,
-    /// The arguments as the program gave them.
+    /// The arguments as given by the program.
     pub arguments: &'a Arguments,
-    /// The configuration that the ruleset gave to the module (`use module … with`), a map.
+    /// The configuration from `use module … with`, a map.
     pub configuration: &'a Value,
 }
 
 /// A ruleset used as a module.
 #[derive(Clone, Debug)]
 pub enum Module {
-    /// The host compiled it; it runs within this transaction.
+    /// A ruleset that the host compiled. It runs within this transaction.
     Program(Arc<Program>),
-    /// The host answers its calls ([`Host::call`]).
+    /// A module whose calls the host answers ([`Host::call`]).
     Host,
 }
 
@@ -266,16 +267,16 @@ pub struct Raise {
     pub name: Arc<str>,
     /// Its attributes, a map.
     pub attributes: Value,
-    /// Only this ruleset gets the event.
+    /// The only ruleset that gets the event; `None` for all.
     pub for_rid: Option<Arc<str>>,
 }
 
-/// `schedule`: an event at a later time.
+/// `schedule`: an event for a later time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     /// The ruleset that schedules it.
     pub rid: Arc<str>,
-    /// The channel of the event being handled.
+    /// The channel of the event being handled now.
     pub eci: Arc<str>,
     /// The first part of its type, `say` of `say:hello`.
     pub domain: Arc<str>,
@@ -287,7 +288,7 @@ pub struct Schedule {
     pub when: When,
 }
 
-/// When a scheduled event happens.
+/// The time of a scheduled event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
     /// A single time, in milliseconds since 1970.
@@ -296,12 +297,12 @@ pub enum When {
     Repeat(Arc<str>),
 }
 
-/// A rule's message to the sender of the event.
+/// A message of a rule to the sender of the event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directive {
-    /// Usually a text, but any value is allowed.
+    /// The name. It is usually a text, but any value is allowed.
     pub name: Value,
-    /// Its options; an empty map if there are none.
+    /// The options; an empty map if there are none.
     pub options: Value,
     /// The ruleset that made it.
     pub rid: Arc<str>,
@@ -318,9 +319,9 @@ pub enum Level {
     Klog,
     /// `log info`: worth knowing later.
     Info,
-    /// `log warn`: something to look at.
+    /// `log warn`: something to check.
     Warn,
-    /// `log error`: something that should not have happened.
+    /// `log error`: something that should not happen.
     Error,
 }
 
@@ -333,16 +334,16 @@ pub struct LogEntry {
     pub rid: Arc<str>,
     /// The rule that logged it; `None` for a function of a query.
     pub rule: Option<Arc<str>>,
-    /// The text that was logged, or what the entry is about.
+    /// The logged text, or the subject of the entry.
     pub message: Arc<str>,
     /// The value concerned; null if there is none.
     pub value: Value,
 }
 
-/// A running program's access to its pico and everything outside.
+/// The access of a running program to its pico and everything outside.
 ///
-/// After [`Interrupt::Wait`] a transaction is run again from its start. So nothing that a host is told may take effect before the
-/// transaction has ended well.
+/// After [`Interrupt::Wait`] a transaction runs again from its start. So nothing that a host is told may take effect before the transaction has
+/// succeeded.
 pub trait Host {
     /// Reads an entity variable, or the value at a path in it; null if there is none.
     ///
@@ -376,8 +377,7 @@ pub trait Host {
     ///
     /// # Errors
     ///
-    /// [`Interrupt::Error`]: the module has no such function, or the arguments do not fit. [`Interrupt::Wait`]: the answer is not there
-    /// yet.
+    /// [`Interrupt::Error`]: the module has no such function, or the arguments do not fit. [`Interrupt::Wait`]: the answer has not arrived yet.
     fn call(&mut self, call: &Call<'_>) -> Result<Value, Interrupt>;
 
     /// Appends an event to the transaction.
@@ -387,7 +387,7 @@ pub trait Host {
     /// [`Interrupt::Error`]: it cannot be appended.
     fn raise(&mut self, raise: Raise) -> Result<(), Interrupt>;
 
-    /// Drops the events raised and not yet handled, and skips the rulesets that have not yet handled the current event (`error error`).
+    /// Drops the raised events that are not handled yet, and skips the rulesets that have not handled the current event yet (`error error`).
     fn clear_schedule(&mut self);
 
     /// Schedules an event and returns the value for `setting`.
@@ -404,16 +404,15 @@ pub trait Host {
     /// [`Interrupt::Error`]: there are too many.
     fn directive(&mut self, directive: Directive) -> Result<(), Interrupt>;
 
-    /// Called when an event has selected a rule, before its body runs.
+    /// Called when an event has selected a rule, before the rule's body runs.
     fn rule_selected(&mut self, _rid: &Arc<str>, _rule: &Arc<str>) {}
 
-    /// Called when the rule selected last runs its actions, or when its condition prevents that. A rule with `foreach` calls it once per
-    /// round.
+    /// Called when the last selected rule runs its actions, or when its condition prevents that. A rule with `foreach` calls it once per round.
     fn rule_fired(&mut self, _fired: bool) {}
 
-    /// Adds a log entry. The program first asks `is_logged`, so that no entry is built in vain.
+    /// Adds a log entry. The program first asks `is_logged`, so that it builds no entry in vain.
     fn log(&mut self, entry: LogEntry);
 
-    /// Tells whether entries of this level are logged.
+    /// True if entries of this level are logged.
     fn is_logged(&self, level: Level) -> bool;
 }

@@ -1,4 +1,4 @@
-//! A compiled ruleset: its code and its description.
+//! A compiled ruleset with its code and its description.
 
 use crate::compile::Code;
 use crate::select::Machine;
@@ -17,27 +17,27 @@ pub struct Program {
     pub(crate) testing: Value,
     pub(crate) codes: Vec<Code>,
     pub(crate) constants: Vec<Value>,
-    /// The names of the arguments of each call; `None` for a positional one.
+    /// The argument names of each call shape; `None` for a positional argument.
     pub(crate) shapes: Vec<Vec<Option<Arc<str>>>>,
     pub(crate) groups: Vec<ClosureGroup>,
     pub(crate) globals: Vec<Global>,
     pub(crate) uses: Vec<ModuleUse>,
     pub(crate) references: Vec<ModuleReference>,
     pub(crate) rules: Vec<RuleProgram>,
-    /// The rules selected by an event, by its domain and name, in the order of the ruleset.
+    /// The rules that an event may select, by its domain and name, in the order of the ruleset.
     pub(crate) dispatch: HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>,
     /// Rules that every event may select (`select where`), in order.
     pub(crate) any_event: Vec<u16>,
-    /// Shared names and their globals.
+    /// The shared names with their globals.
     pub(crate) shares: Vec<(Arc<str>, u16)>,
-    /// Provided names and their globals.
+    /// The provided names with their globals.
     pub(crate) provides: Vec<(Arc<str>, u16)>,
 }
 
 /// The ruleset's description of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
-    /// `meta { name … }`, a title; the id is [`Program::rid`].
+    /// The title, from `meta { name … }`. The id is [`Program::rid`].
     pub name: Option<Arc<str>>,
     /// `meta { version … }`, any text.
     pub version: Option<Arc<str>>,
@@ -47,7 +47,7 @@ pub struct Meta {
     pub author: Option<Arc<str>>,
 }
 
-/// A finding of the compiler, with its location.
+/// A finding of the compiler and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The first character of the fault.
@@ -63,17 +63,17 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A module a ruleset uses.
+/// A module that a ruleset uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
     /// The ruleset that `use module` names.
     pub rid: Arc<str>,
-    /// The name it has in the ruleset.
+    /// The name of the module within the ruleset.
     pub alias: Arc<str>,
 }
 
 impl Program {
-    /// Returns the id under which it is installed, queried and used as a module.
+    /// Returns the id under which the ruleset is installed, queried and used as a module.
     #[must_use]
     pub fn rid(&self) -> &Arc<str> {
         &self.rid
@@ -91,7 +91,7 @@ impl Program {
         &self.warnings
     }
 
-    /// Returns the modules of its `use module` lines, in order.
+    /// Returns the modules of the `use module` lines, in order.
     pub fn dependencies(&self) -> impl Iterator<Item = Dependency> {
         self.uses.iter().map(|used| Dependency {
             rid: Arc::clone(&used.rid),
@@ -99,18 +99,17 @@ impl Program {
         })
     }
 
-    /// The names that queries may ask for. `__testing` may be asked for in any case.
+    /// Returns the names that queries may ask for. `__testing` may be asked for even if it is not among them.
     pub fn shares(&self) -> impl Iterator<Item = &Arc<str>> {
         self.shares.iter().map(|(name, _)| name)
     }
 
-    /// The names it has for rulesets that use it as a module.
+    /// Returns the names that rulesets may use if they use this one as a module.
     pub fn provides(&self) -> impl Iterator<Item = &Arc<str>> {
         self.provides.iter().map(|(name, _)| name)
     }
 
-    /// Its queries with their parameters and its events with the attributes they are asked for, as `__testing` says them if the ruleset
-    /// does not.
+    /// Returns the generated `__testing`: the queries with their parameters, and the events with the attributes that the rules ask for.
     #[must_use]
     pub fn testing(&self) -> &Value {
         &self.testing
@@ -122,7 +121,7 @@ impl Program {
         !self.any_event.is_empty() || !self.rules_for(domain, name).is_empty()
     }
 
-    /// The rules whose event expressions name an event.
+    /// Returns the rules whose event expressions name an event.
     pub(crate) fn rules_for(&self, domain: &str, name: &str) -> &[u16] {
         let rules = self.dispatch.get(domain).and_then(|names| names.get(name));
         rules.map_or(&[], Vec::as_slice)
@@ -132,18 +131,18 @@ impl Program {
 /// Closures that are made together and may call each other.
 #[derive(Debug, Default)]
 pub(crate) struct ClosureGroup {
-    /// The values that they take from around them.
+    /// The captured values of all members.
     pub(crate) captures: Vec<Source>,
-    /// Their codes, and the locals they are put into.
+    /// The members' codes and the locals for their closures.
     pub(crate) members: Vec<(u32, u16)>,
 }
 
-/// The place of a captured value in the function around.
+/// The place of a captured value in the enclosing function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Local(u16),
     Capture(u16),
-    /// A closure of the group that the function around belongs to.
+    /// A closure in the group of the enclosing function.
     Sibling(u32),
 }
 
@@ -159,11 +158,11 @@ pub(crate) enum GlobalKind {
     /// A function or an action.
     Function(u32),
     Constant(Value),
-    /// Computed when it is first needed in an event.
+    /// A value computed at its first use within an event.
     Lazy(u32),
-    /// Given by the ruleset that uses this one as a module, or else computed.
+    /// A value given by the ruleset that uses this one as a module; computed if it gives none.
     Configured(u32),
-    /// The value of `__testing` without a global of that name.
+    /// The value of `__testing`, if the ruleset declares none.
     Testing,
 }
 
@@ -171,11 +170,11 @@ pub(crate) enum GlobalKind {
 pub(crate) struct ModuleUse {
     pub(crate) rid: Arc<str>,
     pub(crate) alias: Arc<str>,
-    /// The code that computes what `with` gives to the module.
+    /// The code for the configuration map of `use module … with`.
     pub(crate) configuration: Option<u32>,
 }
 
-/// A name of a module, as it is used somewhere.
+/// A use of a module's name.
 #[derive(Debug)]
 pub(crate) struct ModuleReference {
     pub(crate) target: ModuleTarget,
@@ -185,13 +184,13 @@ pub(crate) struct ModuleReference {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModuleTarget {
-    /// `use module`: which.
+    /// A ruleset, by its `use module` line.
     Used(u16),
-    /// The event at hand.
+    /// The event being handled.
     Event,
-    /// A module of this crate: which function of it.
+    /// A function of one of this crate's modules.
     Own(crate::library::ModuleFunction),
-    /// A module the host answers.
+    /// A module that the host answers.
     Host,
 }
 
@@ -207,15 +206,15 @@ pub(crate) struct RuleProgram {
     pub(crate) body: u32,
 }
 
-/// An event a rule waits for.
+/// An event that a rule waits for.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) domain: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// True if any event will do (`select where`).
+    /// True if any event matches (`select where`).
     pub(crate) is_any: bool,
     pub(crate) attributes: Vec<(Arc<str>, Arc<Regex>)>,
-    /// The locals that what the attributes matched is put into.
+    /// The locals for the matched parts of the attributes.
     pub(crate) settings: Vec<u16>,
     pub(crate) condition: Option<u32>,
     pub(crate) aggregator: Option<PatternAggregator>,

@@ -1,18 +1,18 @@
-//! The requests of a running event or query to something elsewhere. They are made between two runs, never in one.
+//! The requests of a running event or query to something else. They are made between two runs, never during one.
 
 use crate::id::{Eci, PicoId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use throng_krl::Value;
 
-/// Most questions of one event or query.
+/// The most requests of one event or query.
 pub(crate) const ASKS_MAX: usize = 64;
 
-/// A question to somewhere else.
+/// A request to something outside the pico.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// Has a ruleset ready to run.
+    /// Loads a ruleset, ready to run.
     Load {
         /// The URL of the ruleset.
         url: Arc<str>,
@@ -22,33 +22,33 @@ pub enum Ask {
         /// The URL of the ruleset.
         url: Arc<str>,
     },
-    /// The children of a pico that stand in pages.
+    /// Reads the children of a pico that are in pages.
     Children {
-        /// The pico that has them all, in pages or not.
+        /// The pico whose children they are.
         parent: PicoId,
         /// The number of pages.
         pages: u32,
     },
-    /// The names that picos give themselves, for the console.
+    /// Reads the names that picos give themselves, for the console.
     Names {
-        /// The picos to be named, in the order of the answer.
+        /// The picos, in the order of the answer.
         picos: Vec<PicoId>,
     },
-    /// A query of another pico, on behalf of this one.
+    /// Queries another pico, on behalf of this one.
     Query {
-        /// The pico whose rule asks: family channels are for it alone. None asks as a client does.
+        /// The pico whose rule asks. It may use its family channels. `None` asks as a client does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<PicoId>,
         /// The other pico's channel.
         eci: Eci,
-        /// A ruleset of the other pico's.
+        /// A ruleset of the other pico.
         rid: Arc<str>,
         /// A function or value that the ruleset shares.
         name: Arc<str>,
         /// The arguments by name, a map.
         arguments: Value,
     },
-    /// An event to another pico, whose end is waited for, and a query after it if there is one.
+    /// Sends an event to another pico and waits for its end. A query may follow it.
     Event {
         /// The pico whose rule sends it.
         from: PicoId,
@@ -60,28 +60,28 @@ pub enum Ask {
         name: Arc<str>,
         /// Its attributes, a map.
         attributes: Value,
-        /// The query that follows: ruleset, name, arguments.
+        /// The query after the event: ruleset, name, arguments.
         then: Option<(Arc<str>, Arc<str>, Value)>,
-        /// The number of the event under this transaction: sent again it is not handled again.
+        /// An idempotency key within this transaction. The receiver handles a repeated event only once.
         once: Arc<str>,
     },
-    /// A request to a web server.
+    /// Makes a request to a web server.
     Http {
-        /// `get`, `post` and so on, as the action is called.
+        /// `get`, `post` and so on, like the name of the action.
         method: Arc<str>,
-        /// The arguments of `http:get` and its like, a map.
+        /// The arguments of `http:get` and the like, a map.
         arguments: Value,
     },
-    /// The question whether a pico may become the parent of another one: nothing above it is that one, or is itself on its way.
+    /// Checks that a pico may become the parent of another one. Neither it nor a pico above it may be the other one, or be moving.
     Ancestors {
-        /// The pico that is to become the parent; its ancestors are looked at.
+        /// The intended parent, whose ancestors are checked.
         of: PicoId,
         /// The pico that wants to move.
         child: PicoId,
     },
-    /// The latest events of a pico, as its log.
+    /// Reads the latest events of a pico, as its log.
     Logs {
-        /// The pico itself: it reads no other one's.
+        /// The pico that asks. It can read no other log.
         pico: PicoId,
     },
 }

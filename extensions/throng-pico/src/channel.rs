@@ -1,4 +1,4 @@
-//! Channels, and what may come through them.
+//! Channels and their policies.
 
 use crate::{
     id::{PicoId, Secret},
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Most rules of one policy, and tags of one channel.
+/// The most rules of a policy, and the most tags of a channel.
 const RULES_MAX: usize = 1_000;
-/// Most bytes of a tag or of a part of a rule.
+/// The most bytes of a tag, or of one part of a rule.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// A way into a pico.
+/// A channel: a way into a pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Channel {
     /// The part that makes it unguessable.
     pub secret: Secret,
-    /// The pico that may use it, and nobody else; everybody who has the ECI where there is none.
+    /// The only pico that may use the channel. With `None`, anyone who has the ECI may use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<PicoId>,
-    /// Its tags and policies; shared by all that are alike.
+    /// The tags and policies, shared by all channels with equal ones.
     #[serde(flatten, with = "shared")]
     pub shape: Arc<Shape>,
 }
@@ -30,58 +30,58 @@ pub struct Channel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shape {
-    /// Cleaned, in the order given.
+    /// The normalized tags, in the given order.
     pub tags: Vec<Box<str>>,
-    /// The events that may come.
+    /// The events that are allowed.
     pub event_policy: Policy<EventRule>,
-    /// The queries that may come.
+    /// The queries that are allowed.
     pub query_policy: Policy<QueryRule>,
 }
 
-/// A policy: it allows what no rule denies and some rule allows.
+/// A policy. It allows what at least one `allow` rule matches and no `deny` rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Policy<R> {
-    /// The rules of which one must match.
+    /// The rules of which at least one must match.
     pub allow: Vec<R>,
-    /// The rules of which none may match; looked at first.
+    /// The rules of which none may match. They are checked first.
     pub deny: Vec<R>,
 }
 
-/// Events by their domain and name; `*` is any.
+/// A rule for events, by domain and name. `*` matches any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EventRule {
     domain: Box<str>,
     name: Box<str>,
 }
 
-/// Queries by their ruleset and name; `*` is any.
+/// A rule for queries, by ruleset and name. `*` matches any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QueryRule {
     rid: Box<str>,
     name: Box<str>,
 }
 
-/// Why something may not come through a channel.
+/// The reason why a channel refuses an event or a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A rule of `deny` fits, whatever `allow` says.
+    /// A rule of `deny` matches. Then `allow` does not count.
     Denied,
     /// No rule allows it.
     NotAllowed,
 }
 
-/// Why tags or a policy are none.
+/// The error for invalid tags or an invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidShape(pub String);
 
 /// A rule for events or for queries: two parts, each a name or `*`.
 pub trait Rule: Sized {
-    /// The names of its two parts.
+    /// The names of the two parts.
     const PARTS: [&'static str; 2];
-    /// A rule of its two parts.
+    /// Returns a rule of these two parts.
     fn of(first: &str, second: &str) -> Self;
-    /// Domain and name, or ruleset and name.
+    /// Returns the two parts: domain and name, or ruleset and name.
     fn parts(&self) -> [&str; 2];
 }
 
@@ -116,13 +116,13 @@ impl Rule for QueryRule {
 }
 
 impl<R: Rule> Policy<R> {
-    /// The policy of a channel that is made without one.
+    /// Returns the default policy of a channel.
     #[must_use]
     pub fn all() -> Self {
         Self::only(&[("*", "*")])
     }
 
-    /// Returns a policy that allows these alone.
+    /// Returns a policy that allows only these.
     #[must_use]
     pub fn only(rules: &[(&str, &str)]) -> Self {
         Self {
@@ -131,10 +131,11 @@ impl<R: Rule> Policy<R> {
         }
     }
 
-    /// Checks that this may come.
+    /// Checks that the policy allows an event or a query.
     ///
     /// # Errors
-    /// It may not.
+    ///
+    /// [`Refused`]: it does not.
     pub fn check(&self, first: &str, second: &str) -> Result<(), Refused> {
         let matches = |rules: &[R]| {
             rules.iter().any(|rule| {
@@ -149,11 +150,11 @@ impl<R: Rule> Policy<R> {
         }
     }
 
-    /// A policy as a client writes it: a map of exactly `allow` and `deny`, lists of maps of exactly two texts. Everything is allowed where
-    /// none is given.
+    /// Reads a policy as a client writes it: a map of exactly `allow` and `deny`, both lists of maps of exactly two texts. Null allows everything.
     ///
     /// # Errors
-    /// It is not written so.
+    ///
+    /// [`InvalidShape`]: the value has another form.
     pub fn read(value: &Value, what: &str) -> Result<Self, InvalidShape> {
         if value.is_null() {
             return Ok(Self::all());
@@ -204,10 +205,11 @@ fn read_rule<R: Rule>(rule: &Value) -> Result<R, String> {
     Ok(R::of(part(first)?, part(second)?))
 }
 
-/// Tags as they are kept: in lower case, `-` for what is none of `a-z`, `0-9`, `_` and `-`.
+/// Reads and normalizes tags. They become lower case, and `-` replaces each character other than `a-z`, `0-9`, `_` and `-`.
 ///
 /// # Errors
-/// One is blank or reserved, or there are too many.
+///
+/// [`InvalidShape`]: a tag is blank or reserved, or there are too many.
 pub fn read_tags(value: &Value) -> Result<Vec<Box<str>>, InvalidShape> {
     let texts: Vec<&str> = match value {
         Value::Null => Vec::new(),
@@ -245,10 +247,11 @@ fn clean_tag(text: &str) -> Result<Box<str>, InvalidShape> {
 }
 
 impl Shape {
-    /// A channel's tags and policies as a client writes them.
+    /// Reads the tags and policies of a channel as a client writes them.
     ///
     /// # Errors
-    /// One of the three is not written as it should be.
+    ///
+    /// [`InvalidShape`]: one of the three has another form.
     pub fn read(tags: &Value, events: &Value, queries: &Value) -> Result<Self, InvalidShape> {
         Ok(Self {
             tags: read_tags(tags)?,
@@ -257,7 +260,7 @@ impl Shape {
         })
     }
 
-    /// Returns a shape with these tags through which everything may come.
+    /// Returns a shape with these tags that allows everything.
     #[must_use]
     pub fn open(tags: &[&str]) -> Self {
         Self {
@@ -283,13 +286,13 @@ impl Channel {
         }
     }
 
-    /// Made with the pico, and not to be edited or deleted.
+    /// True if it was made together with the pico. Such a channel cannot be edited or deleted.
     #[must_use]
     pub fn is_system(&self) -> bool {
         self.shape.tags.first().is_some_and(|tag| &**tag == "system")
     }
 
-    /// Returns the channel as clients see it.
+    /// Returns the channel as shown to clients.
     #[must_use]
     pub fn shown(&self, pico: PicoId) -> Value {
         let eci = crate::id::Eci::new(pico, self.secret);
@@ -303,7 +306,7 @@ impl Channel {
     }
 }
 
-/// A shape is kept once in the process and written out with each channel.
+/// Serializes a shape with each channel. In memory, equal shapes are one.
 mod shared {
     use super::{Interned, Shape};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

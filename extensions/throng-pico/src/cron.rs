@@ -1,4 +1,4 @@
-//! Times that repeat, in UTC: cron's five fields, or six with seconds first.
+//! Repeated times in UTC: cron's five fields, or six with seconds first.
 
 use croner::{
     Cron,
@@ -6,17 +6,17 @@ use croner::{
 };
 use jiff::{Timestamp, tz::TimeZone};
 
-/// Years that are searched: 29 February comes every four years, but not in 2100.
+/// The number of years to search. 29 February can be eight years away, since 2100 has none.
 const YEARS: i16 = 8;
 
-/// Says why a text is no cron expression.
+/// Returns an error if a text is no cron expression.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     parse(text, 1970)
         .map(drop)
         .map_err(|why| format!("{text:?} is not cron's five fields, or six with seconds first: {why}"))
 }
 
-/// The first time after this one, both in milliseconds since 1970; none if there is none in eight years.
+/// Returns the first time after this one, both in milliseconds since 1970. `None` if there is none within eight years.
 pub(crate) fn next_ms(text: &str, after_ms: i64) -> Option<i64> {
     let after = Timestamp::from_millisecond(after_ms).ok()?.to_zoned(TimeZone::UTC);
     let next = parse(text, after.year())
@@ -26,7 +26,7 @@ pub(crate) fn next_ms(text: &str, after_ms: i64) -> Option<i64> {
     Some(next.timestamp().as_millisecond())
 }
 
-/// Reads the fields and adds the years to search. Without them the search for an impossible day, 31 February say, ends in the year 5000.
+/// Parses the fields and adds the years to search. Without years, the search for an impossible day like 31 February would go on to the year 5000.
 fn parse(text: &str, year: i16) -> Result<Cron, String> {
     let fields = text.split_whitespace().count();
     let seconds = match fields {

@@ -1,4 +1,4 @@
-//! The draft of a running event: its effects so far. Nothing of it is there until the event has ended well.
+//! The draft of a running event: its effects so far. Nothing takes effect before the event has succeeded.
 
 mod host;
 mod made;
@@ -20,22 +20,22 @@ use std::{
 };
 use throng_krl::{Error, Event, Interrupt, Value};
 
-/// Most events raised in one transaction.
+/// The most events raised in one transaction.
 const RAISED_MAX: usize = 10_000;
-/// Most directives of one transaction.
+/// The most directives of one transaction.
 const DIRECTIVES_MAX: usize = 10_000;
-/// Most entries one transaction has logged, and most rules it has recorded as selected; the rest is left out.
+/// The most log entries of one transaction, and the most selected rules in its record. The rest is dropped.
 const LOGGED_MAX: usize = 100;
-/// Most channels of a pico: each event looks for its own among them.
+/// The most channels of a pico. Each event searches them for its own.
 const CHANNELS_MAX: usize = 10_000;
-/// Most events scheduled in a pico.
+/// The most scheduled events of a pico.
 const SCHEDULED_MAX: usize = 10_000;
 
-/// Why a run did not come to its end.
+/// The reason why a run ended early.
 pub(crate) enum Stop {
-    /// A rule, or what a native ruleset was asked, failed.
+    /// A rule or a native ruleset failed.
     Failed(Error),
-    /// A request has to be answered first.
+    /// A request must be answered first.
     Ask(Box<Ask>),
 }
 
@@ -48,19 +48,19 @@ impl From<Error> for Stop {
 /// A transaction on a pico.
 pub(crate) struct Draft<'a> {
     pico: &'a Pico,
-    /// All but the variables, once one of it has changed.
+    /// A changed copy of all but the variables; `None` before the first change.
     changed: Option<Box<Body>>,
     variables: HashMap<(Arc<str>, Arc<str>), Touched>,
     answers: &'a Answers,
     next_answer: usize,
-    /// The request that has to be answered; the machine in between cannot carry it.
+    /// The pending request. It is kept here because the machine's interrupt cannot carry it.
     ask: Option<Box<Ask>>,
     pub(crate) fresh: Fresh,
-    /// The channel the event or query came over.
+    /// The channel on which the event or query arrived.
     pub(crate) via: Eci,
-    /// The id that every event and entry of this transaction carries.
+    /// The id of the transaction. Each of its events and log entries carries it.
     pub(crate) eid: Arc<str>,
-    /// A query: nothing may change.
+    /// True for a query, which may change nothing.
     is_query: bool,
     pub(crate) event: Option<Arc<Event>>,
     pub(crate) queue: VecDeque<(Arc<Event>, Taker)>,
@@ -70,26 +70,25 @@ pub(crate) struct Draft<'a> {
     pub(crate) directives: Vec<Value>,
     pub(crate) log: Vec<Logged>,
     pub(crate) rules: Vec<SelectedRule>,
-    /// More rules were selected than are recorded.
+    /// True if more rules were selected than are recorded.
     rules_left_out: bool,
-    /// A ruleset that is only tried.
+    /// The ruleset of a trial run.
     pub(crate) trial: Option<Arc<Loaded>>,
 }
 
 /// The receiver of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Taker {
-    /// A ruleset that every pico has, by its place among them.
+    /// A ruleset that every pico has, by its index.
     Native(usize),
-    /// A ruleset that is installed in the pico.
     Installed(Arc<str>),
 }
 
 /// A variable that was written in this transaction.
 enum Touched {
-    /// Since it was last read.
+    /// Written since the last read.
     Stale,
-    /// The present value.
+    /// The current value.
     Known(Value),
 }
 
@@ -161,7 +160,7 @@ impl<'a> Draft<'a> {
         let touched = self.variables.entry((rid.clone(), variable.clone()));
         match path {
             [] => drop(touched.insert_entry(Touched::Known(value.clone()))),
-            // The value that was read is changed in place, unless somebody holds it.
+            // Changed in place, unless the value is shared.
             path => {
                 if let Touched::Known(known) = touched.or_insert(Touched::Stale) {
                     put(known, path, value.clone());
@@ -243,7 +242,7 @@ impl<'a> Draft<'a> {
         self.body().channels.iter().find(|channel| channel.secret == secret)
     }
 
-    /// The channel with exactly these tags.
+    /// Returns the channel with exactly these tags.
     pub(crate) fn tagged(&self, tags: &[&str]) -> Option<Eci> {
         let found = self
             .body()
@@ -253,7 +252,7 @@ impl<'a> Draft<'a> {
         Some(self.own(found.secret))
     }
 
-    /// The ECI of a channel of this pico.
+    /// Returns the ECI of a channel of this pico.
     pub(crate) fn own(&self, secret: Secret) -> Eci {
         Eci::new(self.id(), secret)
     }
@@ -268,7 +267,7 @@ impl<'a> Draft<'a> {
         Ok(channel)
     }
 
-    /// Returns a channel of the pico that may be changed.
+    /// Returns a channel of the pico. Fails if the channel may not be changed.
     pub(crate) fn editable(&self, eci: &str) -> Result<&Channel, Stop> {
         let found = eci.parse::<Eci>().ok().filter(|eci| eci.pico == self.id());
         match found.and_then(|eci| self.channel(eci.secret)) {
@@ -289,7 +288,7 @@ impl<'a> Draft<'a> {
         self.body().rulesets.iter().find(|ruleset| &*ruleset.rid == rid)
     }
 
-    /// The program of a ruleset, compiled; asked for where it is not at hand.
+    /// Returns the compiled program of a ruleset. Asks for it if it is not cached.
     pub(crate) fn program(&mut self, url: &Arc<str>) -> Result<Arc<Loaded>, Stop> {
         if let Some(trial) = self.trial.as_ref().filter(|trial| trial.url == *url) {
             return Ok(trial.clone());
@@ -302,14 +301,14 @@ impl<'a> Draft<'a> {
         }
         match crate::rulesets::cached(self.pico.body.realm, url) {
             Some(loaded) => Ok(loaded),
-            // It went out of the cache between two runs.
+            // The cache lost it between two runs.
             None => Err(Stop::Ask(Box::new(Ask::Load { url: url.clone() }))),
         }
     }
 
     // --- events ---
 
-    /// Adds another event to this transaction, for one ruleset or for all.
+    /// Adds an event to this transaction, for one ruleset or for all.
     pub(crate) fn raise(&mut self, event: Event, for_rid: Option<&str>) -> Result<(), Stop> {
         self.raised += 1;
         if self.raised > RAISED_MAX {
@@ -329,7 +328,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Adds another event to this transaction, for all rulesets.
+    /// Adds an event to this transaction, for all rulesets.
     pub(crate) fn raise_as(&mut self, domain: &str, name: &str, attributes: Value) -> Result<(), Stop> {
         let event = Event {
             eci: self.via.to_string().into(),
@@ -358,8 +357,8 @@ impl<'a> Draft<'a> {
 
     // --- elsewhere ---
 
-    /// The answer to a question, or that it has to be asked. The same run asks the same questions in the same order; where it does not, since
-    /// the pico has changed meanwhile, they are asked anew.
+    /// Returns the answer to a request, or a stop that asks for it. A repeated run makes the same requests in the same order. If the pico has changed
+    /// meanwhile, they may differ, and are asked anew.
     pub(crate) fn ask(&mut self, ask: Ask) -> Result<Answered, Stop> {
         match self.answers.given.get(self.next_answer) {
             Some((asked, answered)) if *asked == ask => {
@@ -373,13 +372,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The answers that this run used: those after them were given to another one.
+    /// Returns the number of answers that this run used. Later answers belong to an earlier run and are dropped.
     pub(crate) fn used(&self) -> usize {
         self.next_answer
     }
 }
 
-/// A bound was reached.
+/// Returns the error for a bound that was reached.
 pub(crate) fn limit(message: String) -> Stop {
     Stop::Failed(Error {
         kind: throng_krl::ErrorKind::Limit,
@@ -391,7 +390,7 @@ pub(crate) fn limit(message: String) -> Stop {
 }
 
 impl Draft<'_> {
-    /// Returns the interrupt for the machine, which knows only that there is something to wait for.
+    /// Returns the interrupt for the machine. It says only that there is something to wait for; the request is kept here.
     fn interrupt(&mut self, stop: Stop) -> Interrupt {
         match stop {
             Stop::Failed(error) => Interrupt::Error(error),
@@ -407,7 +406,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Returns the stop that interrupted the machine.
+    /// Returns the stop behind an interrupt of the machine.
     pub(crate) fn stop(&mut self, interrupt: Interrupt) -> Stop {
         match (interrupt, self.ask.take()) {
             (Interrupt::Error(error), _) => Stop::Failed(error),

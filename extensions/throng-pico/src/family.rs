@@ -1,12 +1,13 @@
 //! The channels between a parent and its children.
 //!
-//! A parent has as many of them as it has children, and keeps none: a secret that its key makes of the child says by itself whose it is.
-//! They are usable only by the other one of the two, so that it is the sender who opens them; the secret only says which.
+//! A parent has such a channel for each child, but stores none of them. Their secrets are derived from its key and the child's id, so a secret alone
+//! says which child it belongs to. Only the other pico of the pair can use the channel. So the sender is what grants access, and the secret only
+//! names the channel.
 
 use crate::id::{Eci, PicoId, Secret};
 use ring::{digest, hmac};
 
-/// The secrets from which a parent makes the channels to and from its children. Nobody else knows them.
+/// The secrets from which a parent derives the channels to and from its children. No other pico knows them.
 #[derive(Clone, Copy)]
 pub(crate) struct Family {
     pico: PicoId,
@@ -18,30 +19,30 @@ impl Family {
         Self { pico, key }
     }
 
-    /// The ECI by which the parent reaches the child with this number.
+    /// Returns the ECI by which the parent reaches the child with this number.
     pub(crate) fn down(self, child: PicoId, number: u32) -> Eci {
         let mac = self.mac(b'd', child, number) >> 32;
         Eci::new(child, Secret((u128::from(number) << 96) | mac))
     }
 
-    /// The number of the child that this ECI reaches, if it is one of ours.
+    /// Returns the number of the child that this ECI reaches, if it is one of ours.
     pub(crate) fn number(self, eci: Eci) -> Option<u32> {
         let number = u32::try_from(eci.secret.0 >> 96).ok()?;
         (self.down(eci.pico, number) == eci).then_some(number)
     }
 
-    /// The ECI by which this child reaches its parent.
+    /// Returns the ECI by which this child reaches its parent.
     pub(crate) fn up(self, child: PicoId) -> Eci {
         let mac = self.mac(b'u', child, 0) >> 64;
         Eci::new(self.pico, Secret((u128::from(child.0) << 64) | mac))
     }
 
-    /// The secret of the channel over which other picos are introduced.
+    /// Returns the secret of the channel over which other picos are introduced.
     pub(crate) fn well_known(self) -> Secret {
         Secret(self.mac(b'w', self.pico, 0))
     }
 
-    /// The child whose channel to its parent this is, if it is one.
+    /// Returns the child whose channel to its parent has this secret, if there is one.
     pub(crate) fn child(self, secret: Secret) -> Option<PicoId> {
         let child = PicoId(u64::try_from(secret.0 >> 64).ok()?);
         (self.up(child).secret == secret).then_some(child)
@@ -56,7 +57,7 @@ impl Family {
     }
 }
 
-/// A pico's channel for the console. All picos of an engine know each other's: it stays the same wherever the pico moves.
+/// Returns a pico's channel for the console. All picos of an engine can derive each other's. It stays the same when the pico moves.
 pub(crate) fn ui(realm: Secret, pico: PicoId) -> Eci {
     let mut text = [0; 9];
     text[0] = b'i';
@@ -64,7 +65,7 @@ pub(crate) fn ui(realm: Secret, pico: PicoId) -> Eci {
     Eci::new(pico, Secret(first(realm, &text)))
 }
 
-/// A number nobody can guess who does not know the key.
+/// Returns a number that cannot be guessed without the key.
 pub(crate) fn first(key: Secret, text: &[u8]) -> u128 {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0.to_be_bytes());
     number(hmac::sign(&key, text).as_ref())
@@ -75,12 +76,12 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes))
 }
 
-/// Fresh numbers of one command, made of the one the engine gives it: SHA-256 over that and a counter, both of fixed length, so that whoever
-/// knows some of them cannot say another one.
+/// The fresh numbers of one command, derived from its seed: SHA-256 over the seed and a counter, both of fixed length. So a known number tells
+/// nothing about the others.
 pub(crate) struct Fresh {
     entropy: Secret,
     digests: u64,
-    /// The second half of the last digest, until it is used.
+    /// The unused second half of the last digest.
     half: Option<u128>,
 }
 
@@ -112,7 +113,7 @@ impl Fresh {
     }
 
     pub(crate) fn pico(&mut self) -> PicoId {
-        // 0 is the root's.
+        // 0 is the root's id.
         PicoId((self.number() as u64).max(1))
     }
 }

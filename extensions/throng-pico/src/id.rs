@@ -4,27 +4,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{fmt, str::FromStr};
 
-/// A pico's id: 16 hexadecimal digits. It finds the pico and lets nobody do anything with it.
+/// A pico's id: 16 hexadecimal digits. It finds the pico, but grants no access.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PicoId(pub(crate) u64);
 
-/// The part of a channel that makes it unguessable: 32 hexadecimal digits. A million picos have several each: it is aligned as what stands
-/// beside it is, so that no room is left between them.
+/// The unguessable part of a channel: 32 hexadecimal digits. Its alignment is that of the fields beside it. So no padding is stored, which counts
+/// for a million picos with several channels each.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(Rust, packed(8))]
 pub struct Secret(pub(crate) u128);
 
-/// An event channel identifier: the pico's id and the channel's secret. Whoever has it may do what the channel's policies
-/// allow. The id in it is where the pico lives, so that nothing has to be looked up.
+/// An event channel identifier: the pico's id and the channel's secret. Its holder may do what the channel's policies allow. The id in it finds the
+/// pico without a directory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Eci {
-    /// The pico it leads to, which also gives the shard.
+    /// The pico that it reaches. Its id also determines the shard.
     pub pico: PicoId,
-    /// The part that tells the channel from others of the pico; nobody can guess it.
+    /// The secret that identifies the channel within the pico. It cannot be guessed.
     pub secret: Secret,
 }
 
-/// A text that is no id or no ECI.
+/// The error for a text that is no id or no ECI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has {digits} digits of 0-9 and a-f")]
 pub struct NoId {
@@ -32,14 +32,14 @@ pub struct NoId {
     digits: usize,
 }
 
-/// A text may hold a channel's secret: it has as many hexadecimal digits in a row.
+/// True if a text may contain a channel's secret: it has that many hexadecimal digits in a row.
 pub(crate) fn holds_secret(text: &str) -> bool {
     let mut runs = text.split(|letter: char| !letter.is_ascii_hexdigit());
     runs.any(|run| run.len() >= Secret::DIGITS)
 }
 
 impl PicoId {
-    /// The pico there is from the first start on.
+    /// The pico that exists from the first start on.
     pub const ROOT: Self = Self(0);
     const DIGITS: usize = 16;
 }
@@ -51,14 +51,14 @@ impl Secret {
 impl Eci {
     const DIGITS: usize = PicoId::DIGITS + Secret::DIGITS;
 
-    /// The channel of a pico that has this secret.
+    /// Returns the channel of a pico with this secret.
     #[must_use]
     pub const fn new(pico: PicoId, secret: Secret) -> Self {
         Self { pico, secret }
     }
 }
 
-/// A number in so many digits. An event writes a dozen of them; `{:x}` pads, and takes several times as long.
+/// Writes a number with a fixed count of digits. An event writes a dozen of them, and the padding of `{:x}` takes several times as long.
 fn write_digits<const DIGITS: usize>(mut number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut digits = [b'0'; DIGITS];
     for digit in digits.iter_mut().rev() {
@@ -92,7 +92,7 @@ impl fmt::Debug for PicoId {
     }
 }
 
-/// Does not say it: logs are read by others.
+/// Omits the secret, because logs have other readers.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
@@ -105,7 +105,7 @@ impl fmt::Debug for Eci {
     }
 }
 
-/// Exactly so many lower-case digits: two texts are never one id.
+/// Returns the text if it is exactly this many lower-case digits. So no id has two spellings.
 fn digits(text: &str, digits: usize) -> Option<&str> {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     (text.len() == digits && text.bytes().all(is_digit)).then_some(text)
@@ -153,7 +153,7 @@ impl FromStr for Eci {
     }
 }
 
-/// All of them are texts on the outside.
+/// Serializes these types as text.
 macro_rules! as_text {
     ($($type:ty),*) => {$(
         impl Serialize for $type {

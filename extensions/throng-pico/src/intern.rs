@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Values that are kept once. What nobody uses any more goes when the table has doubled since it was last swept.
+/// A table that keeps one copy of each value. Each time it has doubled, unused values are dropped.
 pub(crate) struct Interned<T: ?Sized> {
     table: Mutex<Option<Table<T>>>,
 }
@@ -26,7 +26,7 @@ impl<T: Eq + Hash + ?Sized> Interned<T> {
         }
     }
 
-    /// The one copy of this value.
+    /// Returns the single copy of this value.
     pub(crate) fn get(&self, value: impl Borrow<T> + Into<Arc<T>>) -> Arc<T> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let table = table.get_or_insert_with(|| Table {
@@ -46,7 +46,7 @@ impl<T: Eq + Hash + ?Sized> Interned<T> {
     }
 }
 
-/// A name that many picos have: of a ruleset, of a variable. Kept once, written out as text.
+/// Serialization of interned names of rulesets and variables. They are written as text and shared in memory.
 pub(crate) mod name {
     use super::Interned;
     use serde::{Deserialize, Deserializer, Serializer};

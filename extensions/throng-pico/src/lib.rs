@@ -1,13 +1,13 @@
 //! Picos: persistent objects with channels, children, and rulesets that are installed while they run.
 //!
-//! A [`Pico`](pico::Pico) is an entity of one kind. What it can do is written in rulesets, in KRL, found at URLs; it is reached over channels,
-//! whose ids (ECIs) are capabilities with policies; it has a parent and any number of children. Events and queries come over HTTP as the
-//! pico-engine's do ([`routes`]).
+//! A [`Pico`](pico::Pico) is an entity of one kind. Its behaviour comes from rulesets in KRL, which are loaded from URLs. Clients reach it over
+//! channels, whose ids (ECIs) are capabilities with policies. It has a parent and any number of children. Events and queries arrive over HTTP in the
+//! form of pico-engine ([`routes`]).
 //!
-//! An event runs on a *draft* of its pico: the rules it selects, what they raise, all of it. What they did is recorded as one event of the
-//! entity, by which the pico is brought back without its programs; an event that fails leaves nothing behind. What has to be
-//! asked elsewhere, a web server or another pico, is asked between two runs: the event is run again from its start with the answers, so that no
-//! loop ever waits.
+//! An event runs on a *draft* of its pico, with the rules that it selects and all events that they raise. Its effects are recorded as one event of
+//! the
+//! entity, from which the pico is recovered without its programs. An event that fails leaves nothing behind. Requests to a web server or another pico
+//! are made between two runs: then the event runs again from its start with the answers. So no event loop ever waits.
 
 pub mod ask;
 pub mod channel;
@@ -30,7 +30,7 @@ pub use outside::{Failure, LogError, LogPage, LogQuery, Picos};
 pub use routes::{describe, routes};
 pub use settings::Settings;
 
-/// Gives an engine the kinds of picos, with their queries.
+/// Registers the kinds of picos and their queries with an engine.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
@@ -47,7 +47,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<rulesets::Ruleset, rulesets::GetVersion>()
 }
 
-/// Keeps the picos' kinds off the generic routes: what they keep is reached over channels only.
+/// Hides the kinds of picos from the generic routes. Their data is reached only over channels.
 #[must_use]
 pub fn gateway(gateway: throng_http::Gateway) -> throng_http::Gateway {
     let hidden = ["pico", "pico-children", "ruleset"];

@@ -1,4 +1,4 @@
-//! The world around the picos of an engine: sends them events and queries, and answers their requests to something elsewhere.
+//! The world around the picos of an engine. It sends them events and queries, and answers their requests to something else.
 
 mod editing;
 mod fetch;
@@ -33,22 +33,22 @@ use throng::{
 };
 use throng_krl::Value;
 
-/// The prefix of a URL that holds a ruleset itself.
+/// The prefix of the URL of a ruleset that was given as source.
 const OWN_SCHEME: &str = "krl:";
-/// The longest row of picos that ask one for the other.
+/// The longest chain of picos in which each asks the next.
 const DEPTH_MAX: usize = 8;
 
-/// A pico that another one asks may be on its way still: it is made by a message, after the event that wanted it. It is asked again after so
-/// long, as often as anything may be asked: for a second.
+/// The pause before a pico that does not exist yet is asked again. A message creates it after the event that asked for it, so it may still be on its
+/// way. It is asked again up to [`ASKS_MAX`] times, about a second in all.
 const BIRTH_PAUSE: Duration = Duration::from_millis(15);
 
-/// Most picos one above the other where one moves.
+/// The most levels of picos above a moving one.
 pub(crate) const LEVELS_MAX: usize = 1_000;
 
-/// Why an event or a query was not handled.
+/// The reason why an event or a query was not handled.
 pub type Failure = Error<PicoRejection>;
 
-/// The access of the routes and the worker to an engine with picos; clones are the same.
+/// The handle by which the routes and the worker use an engine with picos. Clones share it.
 #[derive(Clone)]
 pub struct Picos(Arc<Inner>);
 
@@ -57,14 +57,14 @@ struct Inner {
     settings: Settings,
     root: OnceLock<PicoView>,
     web: fetch::Web,
-    /// Held by the import under way: there is one at a time.
+    /// Held by the running import. Only one runs at a time.
     importing: tokio::sync::Mutex<()>,
 }
 
 type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 impl Picos {
-    /// The picos of this engine. The root is made when it is first needed.
+    /// Returns the picos of this engine. The root is made at its first use.
     #[must_use]
     pub fn new(engine: Engine, settings: Settings) -> Self {
         let web = fetch::Web::new(&settings);
@@ -87,7 +87,7 @@ impl Picos {
         &self.0.engine
     }
 
-    /// The root's channel that is tagged `owner`.
+    /// Returns the root's channel with the tag `owner`.
     pub(crate) async fn owner(&self) -> Result<Option<Eci>, Failure> {
         self.root().await?;
         let owned = self.0.engine.entity::<Pico>(PicoId::ROOT).read(Look {}).await?;
@@ -98,15 +98,16 @@ impl Picos {
         &self.0.importing
     }
 
-    /// A file of this machine that may be read.
+    /// Returns the path of a `file:` URL, if it may be read.
     pub(crate) fn file(&self, url: &str) -> Result<std::path::PathBuf, Box<str>> {
         self.0.web.file(url)
     }
 
-    /// The root pico, which is there from now on.
+    /// Returns the root pico. Makes it if it does not exist.
     ///
     /// # Errors
-    /// The engine cannot make or read it.
+    ///
+    /// [`Failure`]: the engine cannot make or read it.
     pub async fn root(&self) -> Result<&PicoView, Failure> {
         if let Some(root) = self.0.root.get() {
             return Ok(root);
@@ -129,7 +130,7 @@ impl Picos {
                     .ask(PicoCommand::Found(newborn))
                     .await;
                 match made {
-                    // Somebody else was quicker.
+                    // Another caller made it first.
                     Ok(_) | Err(Error::Rejected(PicoRejection::Exists { .. })) => look().await?,
                     Err(other) => return Err(other),
                 }
@@ -140,10 +141,11 @@ impl Picos {
         Ok(self.0.root.get_or_init(|| root))
     }
 
-    /// Has a pico handle an event; waits for its end. Under a key it takes effect once.
+    /// Sends an event to a pico and waits for its end. With a key it takes effect once.
     ///
     /// # Errors
-    /// The pico's "no", or the engine's.
+    ///
+    /// [`Failure`]: the pico's rejection, or the engine's error.
     pub async fn event(&self, to: PicoId, incoming: Incoming, key: Option<String>) -> Result<Ran, Failure> {
         self.event_at(to, incoming, key, 0).await
     }
@@ -175,18 +177,20 @@ impl Picos {
         })
     }
 
-    /// Asks a pico something; changes nothing.
+    /// Queries a pico. Changes nothing.
     ///
     /// # Errors
-    /// The pico's "no", or the engine's.
+    ///
+    /// [`Failure`]: the pico's rejection, or the engine's error.
     pub async fn query(&self, eci: Eci, asked: Asked) -> Result<Value, Failure> {
         self.query_at(eci, None, asked, 0).await
     }
 
-    /// Checks that a channel may be used for this, and returns the number of the pico's last event then.
+    /// Checks that a channel may be used for this. Returns the number of the pico's last event at the check.
     ///
     /// # Errors
-    /// It may not, or the engine's.
+    ///
+    /// [`Failure`]: the channel refuses it, or the engine fails.
     pub(crate) async fn may(&self, eci: Eci, what: Use) -> Result<u64, Failure> {
         let via = eci.secret;
         let may = self.0.engine.entity::<Pico>(eci.pico).read(May { via, what });
@@ -229,14 +233,14 @@ impl Picos {
         })
     }
 
-    /// The answers to a pico with one more.
+    /// Returns the answers with one more: the answer to this request.
     async fn answered(&self, to: PicoId, ask: Ask, mut answers: Answers, depth: usize) -> Answers {
         let answered = self.answer(to, &ask, depth + 1).await;
         answers.given.push((ask, answered));
         answers
     }
 
-    /// Asks elsewhere what a running event or query of a pico asks.
+    /// Makes a request of a running event or query of a pico, and returns its answer.
     pub(crate) fn answer<'a>(&'a self, to: PicoId, ask: &'a Ask, depth: usize) -> Later<'a, Answered> {
         Box::pin(async move {
             if depth > DEPTH_MAX {
@@ -270,7 +274,7 @@ impl Picos {
         })
     }
 
-    /// An event to another pico, on behalf of one, and what is asked after it.
+    /// Sends an event to another pico on behalf of one, and asks the query that follows it.
     async fn event_for(&self, ask: &Ask, depth: usize) -> Answered {
         let Ask::Event {
             from,
@@ -313,7 +317,7 @@ impl Picos {
         }
     }
 
-    /// Answers whether a pico may become the parent of another one.
+    /// Checks that a pico may become the parent of another one.
     async fn ancestors(&self, of: PicoId, child: PicoId) -> Answered {
         let mut above = Some(of);
         for _ in 0..LEVELS_MAX {
@@ -345,7 +349,7 @@ impl Picos {
                 .await;
             match read {
                 Ok(children) => all.extend(children),
-                // Its message has not come yet.
+                // The message that creates the page has not arrived yet.
                 Err(Error::Unknown { .. } | Error::Ended { .. }) => {}
                 Err(error) => return Err(error.to_string().into()),
             }
@@ -371,10 +375,11 @@ impl Picos {
         self.root().await.map(|root| root.realm).map_err(said)
     }
 
-    /// A ruleset, ready to run: as it was recorded last, or fetched for the first time.
+    /// Returns a ruleset, ready to run: the version recorded last, or else the URL's content.
     ///
     /// # Errors
-    /// It cannot be fetched, or does not compile.
+    ///
+    /// The ruleset cannot be fetched, or does not compile.
     pub async fn load(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
         self.load_for(None, url).await
     }
@@ -395,22 +400,23 @@ impl Picos {
         }
     }
 
-    /// Returns the recorded version of a ruleset that picos have.
+    /// Returns the recorded version of an installed ruleset.
     pub(crate) async fn recorded(&self, url: &str) -> Result<Version, Box<str>> {
         let recorded = self.0.engine.entity::<Ruleset>(sha256(url)).read(GetVersion {}).await;
         recorded.map_err(said)
     }
 
-    /// Fetches a ruleset anew. All picos that have it take the new version from their next event on.
+    /// Fetches a ruleset again. All picos that have it use the new version from their next event on.
     ///
     /// # Errors
-    /// It cannot be fetched, does not compile, or uses as modules what uses it; the old version stays then.
+    ///
+    /// The ruleset cannot be fetched, does not compile, or uses a module that uses it in turn. Then the old version stays.
     pub async fn flush(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
         self.flush_for(None, url).await
     }
 
     async fn flush_for(&self, of: Holder, url: &str) -> Result<Arc<Loaded>, Box<str>> {
-        // One that was given as it stands has nothing that it could be fetched from.
+        // A ruleset that was given as source has no location to fetch it from.
         if url.starts_with(OWN_SCHEME) {
             let version = self.recorded(url).await?;
             return Ok(rulesets::keep(self.realm().await?, Loaded::compile(&version)?));
@@ -419,10 +425,11 @@ impl Picos {
         self.take(url, source).await
     }
 
-    /// Takes this as what is found at the URL.
+    /// Records this source as the content of the URL.
     ///
     /// # Errors
-    /// As for [`flush`](Self::flush).
+    ///
+    /// The errors of [`flush`](Self::flush), except those of fetching.
     pub async fn take(&self, url: &str, source: String) -> Result<Arc<Loaded>, Box<str>> {
         let realm = self.realm().await?;
         let version = Version {
@@ -448,7 +455,7 @@ impl Picos {
     }
 }
 
-/// A ruleset must not use, through others, itself.
+/// Refuses a ruleset that uses itself as a module, directly or through others.
 fn refuse_cycles(realm: Secret, loaded: &Loaded) -> Result<(), Box<str>> {
     let all = rulesets::all(realm);
     let mut path = vec![loaded.rid().to_owned()];
@@ -495,7 +502,7 @@ fn too_often() -> Failure {
     })
 }
 
-/// Why nothing was answered over a channel, in the original's words where there is no such pico.
+/// Returns the reason why a channel gave no answer. For a missing pico it is the original's text.
 fn unanswered(eci: Eci, failure: Failure) -> Box<str> {
     match failure {
         Error::Unknown { .. } | Error::Ended { .. } => format!("ECI not found {eci}").into(),
@@ -512,10 +519,11 @@ pub(crate) fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A number nobody can guess.
+/// Returns a number that cannot be guessed.
 ///
 /// # Panics
-/// The system has no random numbers: then nothing can be kept secret.
+///
+/// If the system has no random numbers, since then no secret is safe.
 pub(crate) fn unguessable() -> u128 {
     let mut bytes = [0; 16];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
@@ -528,7 +536,7 @@ mod tests {
     use super::*;
     use throng::journal::{MemoryJournal, MemoryStore};
 
-    /// Returns the requests of a pico to another one, whose maker gave it this secret.
+    /// Returns requests of one pico to another, whose maker gave it this secret.
     fn asks(eci: Eci) -> [Ask; 2] {
         let from = PicoId::ROOT;
         let query = Ask::Query {

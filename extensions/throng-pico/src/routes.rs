@@ -1,4 +1,4 @@
-//! The HTTP interface of pico-engine 1.x, and what goes beyond it.
+//! The HTTP interface of pico-engine 1.x, with additions.
 //!
 //! | route | answers |
 //! |---|---|
@@ -8,20 +8,20 @@
 //! | `/c/{eci}/query/{rid}/{query}` | the query's result; as text for `{query}.txt` and `{query}.html` |
 //! | `/sky/event/{eci}/{eid}/{domain}/{type}` | as `event-wait`; directives `_cookie` and `_redirect` are followed |
 //! | `/sky/cloud/{eci}/{rid}/{query}` | as `query` |
-//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order; with `Accept: text/event-stream` also what happens |
-//! | `GET /c/{eci}/export` | the pico with all below it, as lines of JSON |
+//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | the pico's events in order; with `Accept: text/event-stream` also the new ones |
+//! | `GET /c/{eci}/export` | the pico and all picos below it, as lines of JSON |
 //! | `POST /c/{eci}/import?identical=&file=` | makes exported picos children of the pico |
-//! | `GET /c/{eci}/query/{rid}/{query}` with `Accept: text/event-stream` | tells each time that the pico has changed, and the query's result may have |
-//! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console; where callers are known, for administration |
-//! | `GET /api/owner-eci` | `{ok, eci}`: the root pico's channel that is tagged `owner`, where the students' page of 2017 begins |
-//! | `/api/flush?url=` | the ruleset, fetched anew |
-//! | `POST /api/krl`, for administration | what is wrong with a ruleset (`source`), and where |
+//! | `GET /c/{eci}/query/{rid}/{query}` with `Accept: text/event-stream` | an event each time the query's result may have changed |
+//! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console; only for administration if callers are authenticated |
+//! | `GET /api/owner-eci` | `{ok, eci}`: the root pico's channel with the tag `owner`, where the students' page of 2017 begins |
+//! | `/api/flush?url=` | the ruleset, fetched again |
+//! | `POST /api/krl`, for administration | the faults of a ruleset (`source`), with their locations |
 //! | `POST /api/krl-format`, for administration | a ruleset (`source`) in its standard layout |
-//! | `POST /c/{eci}/try`, for administration | what would come of an event or a query with a ruleset (`source`); nothing is recorded |
-//! | `POST /c/{eci}/install`, for administration | installs a ruleset (`source`) as it stands |
+//! | `POST /c/{eci}/try`, for administration | the outcome of an event or a query with a ruleset (`source`); nothing is recorded |
+//! | `POST /c/{eci}/install`, for administration | installs a ruleset given as `source` |
 //!
-//! Every route of events and queries takes any method. Attributes and arguments are the query string, and over it the body: a JSON map or a
-//! form.
+//! Every route of events and queries takes any method. Attributes and arguments come from the query string and the body, a JSON map or a form. The
+//! body takes precedence.
 
 #![allow(
     clippy::result_large_err,
@@ -56,12 +56,12 @@ use std::sync::Arc;
 use throng_http::{Administrator, Described, KnowsCallers, LiveEvents, MayAct, Once, Problem, Route};
 use throng_krl::Value;
 
-/// The names below `/api/` that are these routes'.
+/// The names below `/api/` that belong to these routes.
 pub(crate) const API_NAMES: [&str; 5] = ["ui-context", "owner-eci", "flush", "krl", "krl-format"];
 
 const FLUSH: &str = "/api/flush";
 
-/// The routes, to be mounted on a gateway.
+/// Returns the routes, to be mounted on a gateway.
 pub fn routes(picos: Picos) -> Router {
     Router::new()
         .route("/c/{eci}/event/{domain}/{name}", every(event))
@@ -84,12 +84,12 @@ pub fn routes(picos: Picos) -> Router {
         .layer(from_fn(of_own_site))
 }
 
-/// Refuses what a page of another site has a browser ask: a `GET` names no origin, and an event is one. A link to an event may be followed; one
-/// that has a ruleset fetched may not. A request that names its origin was looked at by the gateway.
+/// Refuses requests that a page of another site makes through a browser. The gateway checks requests that name their origin. But a `GET` names none
+/// here, and a `GET` can be an event. A link to an event may be followed, but not a link that flushes a ruleset.
 async fn of_own_site(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let says = |name, value| headers.get(name).is_some_and(|said| said == value);
-    // A frame is navigated, too, and nobody follows it.
+    // A navigated frame is no link that a person followed.
     let is_framed = headers.get("sec-fetch-dest").is_some_and(|to| to != "document");
     let is_link = says("sec-fetch-mode", "navigate") && !is_framed && request.uri().path() != FLUSH;
     if says("sec-fetch-site", "cross-site") && !headers.contains_key(header::ORIGIN) && !is_link {
@@ -99,7 +99,7 @@ async fn of_own_site(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Takes any method, but for `OPTIONS`, which only asks what there is.
+/// Accepts any method. `OPTIONS` only lists the methods.
 fn every<T: 'static>(handler: impl Handler<T, Picos>) -> MethodRouter<Picos> {
     any(handler).options(async || [(header::ALLOW, "GET, POST, OPTIONS")])
 }
@@ -210,7 +210,7 @@ pub fn describe() -> Described {
         )
 }
 
-/// A channel's id in a path.
+/// Parses a channel's id in a path.
 fn channel(text: &str) -> Result<Eci, Response> {
     text.parse().map_err(|_| {
         let no = crate::pico::PicoRejection::NoChannel { eci: text.into() };
@@ -218,7 +218,7 @@ fn channel(text: &str) -> Result<Eci, Response> {
     })
 }
 
-/// Has a pico handle an event that a client sends.
+/// Sends a client's event to a pico.
 async fn send(
     picos: &Picos,
     eci: &str,
@@ -343,7 +343,7 @@ async fn query(
     })
 }
 
-/// Tells the console its beginning: the root pico, whose channel lets its holder do everything. Where callers are known, it is not for each of them.
+/// Answers with the console's entry, the root pico's channel. Its holder may do everything, so with authenticated callers not all of them get it.
 async fn ui_context(
     State(picos): State<Picos>,
     knows_callers: Option<KnowsCallers>,
@@ -357,7 +357,7 @@ async fn ui_context(
     Ok(axum::Json(json!({ "version": env!("CARGO_PKG_VERSION"), "eci": root.ui })).into_response())
 }
 
-/// Returns the channel where students begin: the root's channel that is tagged `owner`.
+/// Answers with the students' entry: the root's channel with the tag `owner`.
 async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
     let owner = picos.owner().await.map_err(refused)?;
     match owner {

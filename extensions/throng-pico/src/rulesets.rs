@@ -1,4 +1,4 @@
-//! Rulesets by their URL: what is recorded of them, and their programs, compiled once a version.
+//! Rulesets by URL: their recorded versions, and their programs. Each version is compiled once.
 
 use crate::id::Secret;
 use schemars::JsonSchema;
@@ -12,18 +12,18 @@ use std::{
 use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Rejection, Turn};
 use throng_krl::Program;
 
-/// A ruleset, ready to run.
+/// A ruleset that is ready to run.
 #[derive(Debug)]
 pub struct Loaded {
     /// The URL it comes from.
     pub url: Arc<str>,
-    /// The text as it was written.
+    /// The source as written.
     pub source: Arc<str>,
     /// SHA-256 of the source, in hexadecimal digits.
     pub hash: Arc<str>,
-    /// When it was fetched, in milliseconds since 1970.
+    /// The time when it was fetched, in milliseconds since 1970.
     pub flushed_ms: i64,
-    /// Compiled from the source once, and shared by all picos that have it.
+    /// The program, compiled once and shared by all picos that have the ruleset.
     pub program: Arc<Program>,
 }
 
@@ -31,7 +31,8 @@ impl Loaded {
     /// Compiles a ruleset.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    ///
+    /// The faults and their locations, as a text.
     pub fn compile(version: &Version) -> Result<Self, String> {
         let tree = throng_krl::parse(&version.source).map_err(|error| error.to_string())?;
         let program = throng_krl::compile(&tree).map_err(|error| error.to_string())?;
@@ -44,19 +45,19 @@ impl Loaded {
         })
     }
 
-    /// The id that its source begins with; another one than its URL.
+    /// Returns the id, with which the source begins. It is independent of the URL.
     #[must_use]
     pub fn rid(&self) -> &str {
         self.program.rid()
     }
 
-    /// True if it uses this one as a module.
+    /// True if it uses this ruleset as a module.
     #[must_use]
     pub fn uses(&self, rid: &str) -> bool {
         self.program.dependencies().any(|used| &*used.rid == rid)
     }
 
-    /// Returns the ruleset as `ctx:rulesets` shows it.
+    /// Returns the ruleset in the form of `ctx:rulesets`.
     #[must_use]
     pub fn shown(&self) -> serde_json::Value {
         let meta = self.program.meta();
@@ -76,26 +77,26 @@ impl Loaded {
     }
 }
 
-/// Most programs at hand: with one more all are dropped, and read again as they are needed.
+/// The most cached programs. With one more, all are dropped, and loaded again when needed.
 const PROGRAMS_MAX: usize = 10_000;
 
-/// The parts that the picos of one engine share in this process.
+/// The data that the picos of one engine share in this process.
 #[derive(Default)]
 struct Realm {
     loaded: HashMap<Arc<str>, Arc<Loaded>>,
     host: Arc<str>,
 }
 
-/// The realms: a process may run several engines, in tests for example.
+/// The realms. A process may run several engines, for example in tests.
 static REALMS: RwLock<Option<HashMap<Secret, Realm>>> = RwLock::new(None);
 
-/// The program of a ruleset, if it is at hand.
+/// Returns the program of a ruleset, if it is cached.
 pub(crate) fn cached(realm: Secret, url: &str) -> Option<Arc<Loaded>> {
     let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
     realms.as_ref()?.get(&realm)?.loaded.get(url).cloned()
 }
 
-/// All programs at hand.
+/// Returns all cached programs.
 pub(crate) fn all(realm: Secret) -> Vec<Arc<Loaded>> {
     let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
     let realm = realms.as_ref().and_then(|realms| realms.get(&realm));
@@ -104,7 +105,7 @@ pub(crate) fn all(realm: Secret) -> Vec<Arc<Loaded>> {
         .unwrap_or_default()
 }
 
-/// Returns the address of this engine, as its picos give it.
+/// Returns the address of this engine for `meta:host`.
 pub(crate) fn host(realm: Secret) -> Arc<str> {
     let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
     let realm = realms.as_ref().and_then(|realms| realms.get(&realm));
@@ -116,7 +117,7 @@ fn change<T>(realm: Secret, change: impl FnOnce(&mut Realm) -> T) -> T {
     change(realms.get_or_insert_default().entry(realm).or_default())
 }
 
-/// The picos of this realm take this version from now on.
+/// Caches this version. The picos of this realm use it from now on.
 pub(crate) fn keep(realm: Secret, loaded: Loaded) -> Arc<Loaded> {
     let loaded = Arc::new(loaded);
     change(realm, |realm| {
@@ -128,7 +129,7 @@ pub(crate) fn keep(realm: Secret, loaded: Loaded) -> Arc<Loaded> {
     loaded
 }
 
-/// The programs may be those of an earlier time: they are read again.
+/// Drops the cached programs, because they may be old. They are loaded again.
 pub(crate) fn forget(realm: Secret) {
     change(realm, |realm| realm.loaded.clear());
 }
@@ -137,7 +138,7 @@ pub(crate) fn set_host(realm: Secret, host: &str) {
     change(realm, |realm| realm.host = host.into());
 }
 
-/// SHA-256 in hexadecimal digits.
+/// Returns the SHA-256 in hexadecimal digits.
 #[must_use]
 pub fn sha256(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
@@ -147,22 +148,22 @@ pub fn sha256(text: &str) -> String {
     })
 }
 
-/// The contents of a URL when it was fetched.
+/// The content of a URL at the time it was fetched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Version {
     /// The URL it comes from.
     pub url: Arc<str>,
     /// The id that the source begins with.
     pub rid: Arc<str>,
-    /// The text as it was written.
+    /// The source as written.
     pub source: Arc<str>,
     /// SHA-256 of the source, in hexadecimal digits.
     pub hash: Arc<str>,
-    /// When it was fetched, in milliseconds since 1970.
+    /// The time when it was fetched, in milliseconds since 1970.
     pub flushed_ms: i64,
 }
 
-/// The history of a ruleset, by the SHA-256 of its URL: all its versions are its events, the newest is its state.
+/// The history of a ruleset, as an entity by the SHA-256 of its URL. Each version is an event; the newest one is the state.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ruleset {
     version: Version,
@@ -172,20 +173,20 @@ pub struct Ruleset {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RulesetCommand {
-    /// Records the contents of its URL.
+    /// Records the content of the URL.
     Record(Version),
 }
 
 /// An event of a ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum RulesetEvent {
-    /// The contents of its URL were recorded.
+    /// The content of the URL was recorded.
     Recorded(Version),
 }
 
 impl Event for RulesetEvent {}
 
-/// A ruleset refuses nothing.
+/// The rejection of a ruleset, which has no variant.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("a ruleset refuses nothing")]
 pub struct Never {}
@@ -220,7 +221,7 @@ impl Entity for Ruleset {
     }
 }
 
-/// Asks for the version that picos run with their next event.
+/// A query for the version that picos run at their next event.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GetVersion {}
 

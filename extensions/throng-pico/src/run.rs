@@ -1,4 +1,4 @@
-//! Runs an event with all that it raises, or a query.
+//! Runs an event with all events that it raises, or a query.
 
 use crate::{
     draft::{Draft, Stop, Taker},
@@ -8,7 +8,7 @@ use crate::{
 use std::{cell::RefCell, sync::Arc};
 use throng_krl::{Event, Limits, Query, Turn, Value, Vm};
 
-/// Bounds of a transaction of rulesets: 20 ms of computing, about.
+/// The limits of a transaction, about 20 ms of computing.
 const LIMITS: Limits = Limits {
     steps: 500_000,
     memory_bytes: 64 << 20,
@@ -18,11 +18,11 @@ const LIMITS: Limits = Limits {
 };
 
 thread_local! {
-    /// The machine of this thread. It keeps its memory between transactions.
+    /// The machine of this thread. It reuses its memory between transactions.
     static VM: RefCell<Vm> = RefCell::new(Vm::new(LIMITS));
 }
 
-/// Handles what is queued, and what that raises.
+/// Handles the queued events and all events that they raise.
 pub(crate) fn events(draft: &mut Draft<'_>) -> Result<(), Stop> {
     with_machine(draft, |vm, draft| {
         while let Some((event, taker)) = draft.queue.pop_front() {
@@ -46,7 +46,7 @@ fn with_machine<T>(draft: &mut Draft<'_>, run: impl FnOnce(&mut Vm, &mut Draft<'
             vm.begin(turn);
             run(&mut vm, draft)
         }
-        // A transaction within a transaction: there is none, but it would be no reason to panic.
+        // A transaction within a transaction never happens, but is no reason to panic.
         Err(_) => {
             let mut vm = Vm::new(LIMITS);
             vm.begin(turn);
@@ -57,7 +57,7 @@ fn with_machine<T>(draft: &mut Draft<'_>, run: impl FnOnce(&mut Vm, &mut Draft<'
 
 fn installed(vm: &mut Vm, draft: &mut Draft<'_>, event: &Arc<Event>, rid: &Arc<str>) -> Result<(), Stop> {
     let Some(ruleset) = draft.installed(rid) else {
-        // Uninstalled by an event before this one.
+        // An earlier event uninstalled the ruleset.
         return Ok(());
     };
     let (url, states) = (ruleset.url.clone(), ruleset.states.clone());
@@ -110,7 +110,7 @@ pub(crate) fn query(
     }
 }
 
-/// Answers a query of a ruleset that is tried.
+/// Answers a query of a tried ruleset.
 pub(crate) fn asked(draft: &mut Draft<'_>, asked: &Asked) -> Result<Value, Stop> {
     let absent = |what: String| Stop::Failed(throng_krl::Error::value_error(what));
     match answer(draft, asked) {
@@ -121,7 +121,7 @@ pub(crate) fn asked(draft: &mut Draft<'_>, asked: &Asked) -> Result<Value, Stop>
     }
 }
 
-/// `Err(None)`: the ruleset is not installed; `Ok(None)`: it has nothing of this name.
+/// Answers a query. `Err(None)`: the ruleset is not installed. `Ok(None)`: it shares nothing of this name.
 fn answer(draft: &mut Draft<'_>, asked: &Asked) -> Result<Option<Value>, Option<Stop>> {
     let Asked { rid, name, arguments } = asked;
     if let Some(native) = native::find(rid) {

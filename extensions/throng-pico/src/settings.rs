@@ -1,18 +1,19 @@
-//! The settings of an engine of picos.
+//! The settings of an engine with picos.
 
 use std::path::PathBuf;
 
-/// The sources of rulesets, the hosts that they may reach, and the way clients are answered.
+/// The sources of rulesets, the hosts that they may reach, and options of the answers to clients.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// `file:` URLs below this directory may be loaded.
+    /// The directory whose `file:` URLs may be loaded.
     pub files: Option<PathBuf>,
-    /// Hosts that rulesets are loaded from and that they may ask, as `example.com` or `example.com:8080`; `*` is any that is not of this
-    /// machine or a private network. Named ones may be.
+    /// The hosts that rulesets may be loaded from and may send requests to, such as `example.com` or `example.com:8080`. `*` allows every host
+    /// outside this
+    /// machine and private networks. A named host may be inside.
     pub hosts: Vec<String>,
-    /// Events and queries of clients are given the request's header fields as `_headers`, as pico-engine 1.x does.
+    /// True if clients' events and queries get the request's header fields as `_headers`, as in pico-engine 1.x.
     pub headers: bool,
-    /// The address of this engine, as others see it: `meta:host`.
+    /// The public address of this engine, for `meta:host`.
     pub host: String,
 }
 

@@ -1,6 +1,6 @@
-//! Times as rulesets see them.
+//! Times in the form of rulesets.
 
-/// Milliseconds since 1970 as JavaScript writes them: `2026-11-23T05:10:42.000Z`.
+/// Returns milliseconds since 1970 as JavaScript writes a time: `2026-11-23T05:10:42.000Z`.
 pub(crate) fn text(ms: i64) -> String {
     jiff::Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |at| format!("{at:.3}"))
 }

@@ -1,13 +1,14 @@
-//! The console of pico-engine 1.x at our routes, really used in headless Chromium.
+//! A test of the console of pico-engine 1.x on our routes, in headless Chromium.
 //!
-//! Its files are not the project's: `PICO_ENGINE_CONSOLE` names the directory `public` of its package. Without it the test is left out, aloud. Needs
-//! `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves it out, too.
+//! The console's files are not part of this project. `PICO_ENGINE_CONSOLE` names the directory `public` of its package. Without it, the test is
+//! skipped
+//! with a notice. It needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` skips it, too.
 
 use crate::service::{PATIENCE, Service, is_without_browser, open};
 use axum::{Router, response::Html, routing};
 use std::{env, fs, path::Path, sync::mpsc};
 
-/// Acts as a person in each tab, and checks the page.
+/// A script that acts as a user in each tab, and checks the page.
 const SCRIPT: &str = r#"
 const tell = text => fetch('/report', { method: 'POST', body: text })
 onunhandledrejection = event => tell('ERROR ' + (event.reason?.stack ?? event.reason))
@@ -17,7 +18,7 @@ const until = async what => { let found; while (!(found = what())) await new Pro
 const all = selector => [...page.querySelectorAll(selector)]
 const has = text => page.body.textContent.includes(text)
 const button = (text, of = 'button') => all(of).find(button => button.textContent.trim() === text)
-// React listens to what its own setter does not see.
+// React overrides the element's setter, so only the prototype's setter makes it notice the change.
 const type = (input, text) => {
   const prototype = input.tagName === 'TEXTAREA' ? frame.contentWindow.HTMLTextAreaElement : frame.contentWindow.HTMLInputElement
   Object.getOwnPropertyDescriptor(prototype.prototype, 'value').set.call(input, text)

@@ -1,6 +1,6 @@
-//! Registration through its picos, from the owner to a section, and the students' page in headless Chromium.
+//! Tests of registration through its picos, from the owner to a section, and of the students' page in headless Chromium.
 //!
-//! Needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves the browser out, aloud.
+//! They need `chromium` on the path or in `CHROMIUM`. `THRONG_NO_BROWSER=1` skips the browser with a notice.
 
 use crate::service::{PATIENCE, Service, is_without_browser, open, text};
 use axum::{Router, response::Html, routing};
@@ -32,7 +32,7 @@ fn a_student_reaches_a_seat_from_the_owner_and_nothing_else() {
     };
     assert!(add("ann").is_some() && add("bob").is_none());
     assert_eq!(info("roster"), json!(["ann"]));
-    // The same channels every time: students who look make nothing grow.
+    // The same channel again: a student's search creates no new ones.
     assert_eq!(service.collection(), collection);
     assert_eq!(
         service
@@ -40,7 +40,7 @@ fn a_student_reaches_a_seat_from_the_owner_and_nothing_else() {
             .unwrap(),
         section
     );
-    // Nobody makes a section who is to find one.
+    // A student's channel cannot create a section.
     assert_eq!(
         service.told(&collection, &format!("{needed}=X-1&capacity=9"), "section_ready"),
         None
@@ -82,7 +82,7 @@ fn the_page_runs_no_script_but_its_own() {
     }
 }
 
-/// Acts as a person on the page, and tells the test what it shows.
+/// A script that acts as a user on the page, and reports what the page shows.
 const SCRIPT: &str = r#"
 const frame = document.createElement('iframe')
 const tell = text => fetch('/report', { method: 'POST', body: text })
@@ -105,7 +105,7 @@ frame.addEventListener('load', async () => {
   await until(() => find('enrolled').children.length && seats().startsWith('1 of 2'))
   lines.push(find('mine').hidden, find('join').disabled, find('said').textContent)
   await tell(lines.join('|'))
-  // Somebody else takes the other seat.
+  // Another student takes the other seat.
   await until(() => seats().startsWith('2 of 2'))
   find('enrolled').querySelector('button').click()
   await until(() => !find('enrolled').children.length && seats().startsWith('1 of 2'))

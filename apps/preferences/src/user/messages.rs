@@ -11,11 +11,11 @@ use crate::catalogue::ITEMS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActionKind {
-    /// Looked at it.
+    /// The user looked at the item.
     View,
-    /// Said that they like it.
+    /// The user said that they like the item.
     Like,
-    /// Paid for it.
+    /// The user paid for the item.
     Buy,
 }
 
@@ -45,9 +45,9 @@ pub struct Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UserCommand {
-    /// The user acted, in this order.
+    /// Records the user's actions, in this order.
     Act {
-        /// 1 to 100 actions: all are taken, or none.
+        /// The actions, 1 to 100. Either all are accepted or none.
         actions: Vec<Act>,
     },
 }
@@ -71,30 +71,30 @@ pub enum UserEvent {
 
 impl Event for UserEvent {}
 
-/// The answer to actions: they are durable.
+/// The answer once the actions are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserReply {
-    /// Actions of the user so far.
+    /// The number of the user's actions so far.
     pub actions: u64,
 }
 
-/// Why actions are not taken. None of them was.
+/// The reason why actions are refused. None of them was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum UserRejection {
-    /// An empty list.
+    /// The list is empty.
     #[error("there are no actions; send 1 to {ACTIONS_MAX}")]
     NoActions,
-    /// A list that is too long.
+    /// The list is too long.
     #[error("{count} actions are too many; send at most {ACTIONS_MAX} at once")]
     TooManyActions {
-        /// The number that was sent.
+        /// The number of actions sent.
         count: usize,
     },
-    /// An item that is not in the catalogue.
+    /// An item is not in the catalogue.
     #[error("there is no item {item}; the catalogue has the items 0 to {}", ITEMS - 1)]
     NoSuchItem {
-        /// The number that was asked for.
+        /// The requested item's number.
         item: u32,
     },
 }

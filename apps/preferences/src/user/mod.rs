@@ -1,4 +1,4 @@
-//! A user: what was done, summarised.
+//! A user: a summary of the user's actions.
 
 mod messages;
 mod queries;
@@ -13,10 +13,10 @@ use throng::model::{CommandAnswer, Entity, Turn};
 
 use crate::catalogue::{Catalogue, ITEMS};
 
-/// Most actions in one command.
+/// The most actions in one command.
 pub const ACTIONS_MAX: usize = 100;
 
-/// A user, by an opaque name of 1 to 256 bytes. Exists since the first action.
+/// A user, by an opaque name of 1 to 256 bytes. The user exists from the first action on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct User {

@@ -1,4 +1,4 @@
-//! Reads of a user.
+//! The queries of a user.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use throng::model::{Moment, Query, View};
 use super::{User, UserRejection};
 use crate::rules::{self, Recommended};
 
-/// The items on a list unless the request sets a limit.
+/// The default number of items in a list.
 const LIMIT_DEFAULT: usize = 10;
 
 /// The query `view`: the summary of the user.
@@ -17,11 +17,11 @@ pub struct GetSummary {}
 /// The answer to [`GetSummary`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryView {
-    /// The user's id, as in the address.
+    /// The user's id, as in the path.
     pub user: String,
-    /// Actions so far.
+    /// The number of actions so far.
     pub actions: u64,
-    /// The interest in each category the user acted in, by its number.
+    /// The interest in each category with actions, in the order of the categories' numbers.
     pub interests: Vec<Interest>,
 }
 
@@ -30,7 +30,7 @@ pub struct SummaryView {
 pub struct Interest {
     /// The category's number in the catalogue.
     pub category: u8,
-    /// The actions in it, by their weights; what is 30 days older than the newest counts half.
+    /// The weighted sum of the actions in it. An action 30 days older than the newest one counts half.
     pub weight: f32,
 }
 
@@ -50,10 +50,10 @@ impl Query<User> for GetSummary {
     }
 }
 
-/// The query for items the user might like: computed anew for every request.
+/// The query for items that the user might like. It is computed for each request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Recommend {
-    /// Items in the list, at most 50; 10 without it.
+    /// The number of items in the list, at most 50; 10 by default.
     #[serde(default = "limit_default")]
     pub limit: usize,
 }
@@ -71,9 +71,9 @@ impl Default for Recommend {
 /// The answer to [`Recommend`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendations {
-    /// The user's id, as in the address.
+    /// The user's id, as in the path.
     pub user: String,
-    /// The best one comes first.
+    /// The items, best first.
     pub items: Vec<Recommended>,
 }
 

@@ -1,36 +1,36 @@
-//! The summary of a user's actions: its size is bounded, however many they were.
+//! The summary of a user's actions. Its size is bounded, for any number of actions.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use super::ActionKind;
 
-/// Actions whose items are remembered.
+/// The number of recent actions whose items are remembered.
 pub const RECENT_MAX: usize = 64;
-/// Purchases that are remembered, so that they are not recommended.
+/// The number of recent purchases that are remembered, so that they are not recommended.
 pub const BOUGHT_MAX: usize = 256;
-/// The time after which an action counts half, in seconds: 30 days.
+/// The time in seconds after which an action counts half: 30 days.
 pub const HALF_LIFE_S: i64 = 30 * 24 * 3600;
 
-/// The summary of a user's actions: at most some 3 KiB.
+/// The summary of a user's actions, at most about 3 KiB.
 ///
-/// Its numbers depend on the actions and their times alone, not on when they are looked at: weights are as of the newest
-/// action. So the same history gives the same recommendations for ever, from a replay as from a stored state.
+/// It depends only on the actions and their times, not on the time of a query: the weights are those at the newest action. So the same history always
+/// gives the same recommendations, from a replay or from a stored state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     actions: u64,
-    /// The time to which the weights have decayed.
+    /// The time of the weights. Older actions have decayed to it.
     at_s: i64,
-    /// Weights by category, ascending.
+    /// The weights by category, ascending.
     interests: Vec<(u8, f32)>,
-    /// The newest one comes last.
+    /// The recent actions, newest last.
     recent: VecDeque<(ActionKind, u16)>,
-    /// The newest one comes last.
+    /// The recent purchases, newest last.
     bought: VecDeque<u16>,
 }
 
 impl Summary {
-    /// Takes an action in. Items and categories beyond the catalogue's are none of this one's.
+    /// Adds an action. Items and categories beyond the catalogue are ignored.
     pub fn add(&mut self, action: ActionKind, item: u32, category: u8, at_s: i64) {
         self.actions += 1;
         self.fade(at_s);
@@ -45,7 +45,7 @@ impl Summary {
         }
     }
 
-    /// Lets the weights fade to a later time; an earlier one changes nothing.
+    /// Decays the weights to a later time. An earlier time changes nothing.
     fn fade(&mut self, at_s: i64) {
         if self.actions > 1 && at_s > self.at_s {
             let half_lives = (at_s - self.at_s) as f32 / HALF_LIFE_S as f32;
@@ -57,23 +57,23 @@ impl Summary {
         self.at_s = if self.actions == 1 { at_s } else { self.at_s.max(at_s) };
     }
 
-    /// Actions so far.
+    /// Returns the number of actions so far.
     #[must_use]
     pub fn actions(&self) -> u64 {
         self.actions
     }
 
-    /// Categories acted in, ascending, and what they are worth.
+    /// Returns the categories with actions, ascending, and their weights.
     pub fn interests(&self) -> impl Iterator<Item = (u8, f32)> {
         self.interests.iter().copied()
     }
 
-    /// The last actions, oldest first, and their items.
+    /// Returns the recent actions and their items, oldest first.
     pub fn recent(&self) -> impl Iterator<Item = (ActionKind, usize)> {
         self.recent.iter().map(|(action, item)| (*action, usize::from(*item)))
     }
 
-    /// The items bought last, oldest first.
+    /// Returns the recently bought items, oldest first.
     pub fn bought(&self) -> impl Iterator<Item = usize> {
         self.bought.iter().map(|item| usize::from(*item))
     }

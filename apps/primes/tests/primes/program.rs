@@ -1,4 +1,4 @@
-//! The service's own program: it has nothing to keep, and writes nothing.
+//! Tests of the service's program: it has no data, and writes nothing.
 
 #![cfg(unix)]
 

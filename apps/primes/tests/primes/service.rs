@@ -1,4 +1,4 @@
-//! The service from outside.
+//! Tests of the service over HTTP.
 
 use throng::Engine;
 use throng_http::{Gateway, Running};

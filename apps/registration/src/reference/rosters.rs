@@ -1,4 +1,4 @@
-//! Rosters of sections, as lines and by comparison.
+//! The rosters of sections, as lines and for comparison.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,33 +14,34 @@ pub struct Rosters {
     pub(super) sections: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
 }
 
-/// A section whose roster is not what it must be.
+/// A section whose roster is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("section `{section}`: {} students missing {missing:?}, {} too many {unexpected:?}", missing.len(), unexpected.len())]
 pub struct Difference {
     /// The id of the section.
     pub section: Arc<str>,
-    /// Students who must sit in it and do not.
+    /// The expected students who are not in it.
     pub missing: Vec<Arc<str>>,
-    /// Students who sit in it and must not.
+    /// The students who are in it unexpectedly.
     pub unexpected: Vec<Arc<str>>,
 }
 
 impl Rosters {
-    /// Sets the roster of a section, replacing what was known of it.
+    /// Sets the roster of a section, and replaces an earlier one.
     pub fn set(&mut self, section: Arc<str>, students: impl IntoIterator<Item = Arc<str>>) {
         self.sections.insert(section, students.into_iter().collect());
     }
 
-    /// The rosters that a number of answers lead to, in whatever order they came.
+    /// Returns the rosters that follow from a set of answers, independent of their order.
     ///
-    /// For a replay without order: the outcomes are those the service gave, and a student sits in a section after one
-    /// more [`Outcome::Added`] than [`Outcome::Dropped`]. Sections without either are left out, which
-    /// [`Rosters::differences`] takes for empty.
+    /// It serves a replay without order. The outcomes are the service's. A student is in a section after one more [`Outcome::Added`] than
+    /// [`Outcome::Dropped`]. Sections without either are left out, and [`Rosters::differences`] treats them as empty.
     ///
     /// # Errors
-    /// The answers contradict each other: the section and the student who was added twice without a drop between, or
-    /// dropped more often than added.
+    ///
+    /// The answers contradict each other. The error names the section and the student who was added twice without a drop between, or dropped more
+    /// often
+    /// than added.
     pub fn from_answers<'trace>(
         answers: impl IntoIterator<Item = (&'trace Request, Outcome)>,
     ) -> Result<Self, ContradictoryAnswers> {
@@ -75,29 +76,29 @@ impl Rosters {
         Ok(rosters)
     }
 
-    /// The students of a section in the order of their names; nothing when the section is not known.
+    /// Returns the students of a section, sorted by name; none if the section is unknown.
     pub fn students(&self, section: &str) -> impl Iterator<Item = &Arc<str>> {
         self.sections.get(section).into_iter().flatten()
     }
 
-    /// Seats taken in all sections together.
+    /// Returns the number of seats taken in all sections.
     pub fn enrolled(&self) -> usize {
         self.sections.values().map(BTreeSet::len).sum()
     }
 
-    /// All seats as lines `section,student` without line ends, sorted by their bytes (as `LC_ALL=C sort` does).
+    /// Returns all taken seats as lines `section,student` without line ends, sorted by bytes (as by `LC_ALL=C sort`).
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .sections
             .iter()
             .flat_map(|(section, students)| students.iter().map(move |student| format!("{section},{student}")))
             .collect();
-        // Not yet in order: the comma sorts after the space, which may follow an id that another id begins with.
+        // Sections in order do not give lines in order: if one id is a prefix of another, a space may follow it, and a comma sorts after a space.
         lines.sort_unstable();
         lines
     }
 
-    /// Returns the sections in which `found` differs from these rosters; a section left out counts as an empty one.
+    /// Returns the sections in which `found` differs from these rosters. A missing section counts as empty.
     pub fn differences(&self, found: &Self) -> Vec<Difference> {
         let empty = BTreeSet::new();
         let ids: BTreeSet<&Arc<str>> = self.sections.keys().chain(found.sections.keys()).collect();
@@ -116,15 +117,15 @@ impl Rosters {
     }
 }
 
-/// Answers that no order of the requests explains.
+/// The error for answers that no order of the requests explains.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answers give student `{student}` {count} seats in section `{section}`, where 0 or 1 is possible")]
 pub struct ContradictoryAnswers {
     /// The id of the section.
     pub section: Arc<str>,
-    /// The student's name, as it stands in the trace.
+    /// The student's name, as in the trace.
     pub student: Arc<str>,
-    /// Answers by which the student joined, less those by which the student left.
+    /// The number of answers by which the student joined, minus those by which the student left.
     pub count: i64,
 }
 

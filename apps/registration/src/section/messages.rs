@@ -11,17 +11,17 @@ use crate::trace::NAME_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SectionCommand {
-    /// Opens it, with nobody in it. Refused when it is open.
+    /// Opens the section without students. Refused if it is open.
     Open {
-        /// Seats; 0 is a section nobody can join.
+        /// The number of seats. A section with 0 seats admits no student.
         capacity: u32,
     },
-    /// Gives the student a seat. Of a student who has one, nothing changes.
+    /// Gives the student a seat. If the student has one already, nothing changes.
     Add {
-        /// Who: an opaque name of 1 to 256 bytes without comma or control character.
+        /// The student: an opaque name of 1 to 256 bytes without comma or control character.
         student: String,
     },
-    /// Takes the student's seat back. Of a student who has none, nothing changes.
+    /// Takes the student's seat back. If the student has none, nothing changes.
     Drop {
         /// The student who gives the seat back.
         student: String,
@@ -33,23 +33,23 @@ pub enum SectionCommand {
 pub enum SectionEvent {
     /// The section was opened.
     Opened {
-        /// The seats it was opened with.
+        /// The number of seats.
         capacity: u32,
     },
     /// A student took a seat.
     Added {
-        /// The name of the student who has the seat.
+        /// The student's name.
         student: String,
     },
     /// A student left.
     Dropped {
-        /// The name of the student who had the seat.
+        /// The student's name.
         student: String,
     },
 }
 
 impl Event for SectionEvent {
-    /// Students were numbers once, under `student_id`; since version 2 they are opaque names.
+    /// Since version 2 students are opaque names. Before, they were numbers in `student_id`.
     const VERSIONS: &'static [(&'static str, u16)] = &[("Added", 2), ("Dropped", 2)];
 
     fn upcast(mut old: Recorded) -> Result<Recorded, UpcastError> {
@@ -83,7 +83,7 @@ pub enum Change {
     Opened,
     /// The student took a seat.
     Added,
-    /// The student had a seat: nothing changed.
+    /// The student had a seat already: nothing changed.
     AlreadyPresent,
     /// The student left.
     Dropped,
@@ -91,51 +91,51 @@ pub enum Change {
     NotPresent,
 }
 
-/// The answer to a command: what it did, and how full the section is now. The roster is a query of its own.
+/// The answer to a command: its effect, and the section's seats after it. The roster is a separate query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SectionReply {
     /// The effect of the command.
     pub change: Change,
-    /// The seats it was opened with.
+    /// The number of seats.
     pub capacity: u32,
-    /// The seats that are taken.
+    /// The number of taken seats.
     pub taken: u32,
-    /// The seats that are free.
+    /// The number of free seats.
     pub remaining: u32,
 }
 
-/// Why a section, or the collection for it, says no. Nothing was changed.
+/// The reason why a section, or the collection on its behalf, refuses a command. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum SectionRejection {
     /// No seat is left.
     #[error("the section is full: all of its {capacity} seats are taken")]
     Full {
-        /// The seats it was opened with.
+        /// The number of seats.
         capacity: u32,
     },
     /// The section was opened before.
     #[error("the section is open already, with {capacity} seats")]
     AlreadyOpen {
-        /// The seats it was opened with.
+        /// The number of seats.
         capacity: u32,
     },
     /// The collection has no such section.
     #[error("there is no section `{section}`")]
     NoSection {
-        /// The id asked for.
+        /// The requested id.
         section: String,
     },
-    /// The name is not valid.
+    /// The student's name is not valid.
     #[error("a student's name has 1 to {NAME_BYTES_MAX} bytes without comma or control character; found {bytes} bytes")]
     InvalidStudent {
-        /// Bytes of the name found.
+        /// The length of the name in bytes.
         bytes: usize,
     },
-    /// No section can be called so.
+    /// The section's name is not valid.
     #[error("a section's name has 1 to {NAME_BYTES_MAX} bytes without comma or control character; found {bytes} bytes")]
     InvalidSection {
-        /// Bytes of the name found.
+        /// The length of the name in bytes.
         bytes: usize,
     },
 }

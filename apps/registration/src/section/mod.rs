@@ -1,4 +1,4 @@
-//! A section: some seats, and who sits on them.
+//! A section: its seats and its students.
 
 mod messages;
 mod queries;
@@ -14,13 +14,13 @@ use throng::model::{CommandAnswer, Entity, IndexedField, Turn};
 
 use crate::trace::is_name;
 
-/// Students of a section, at most, by one of whom sections are filtered.
+/// The most students of a section for which operators can filter sections by student.
 const LISTED_MAX: usize = 1_000;
 
 /// A section of a course, by an id such as `C S 142-1`. It exists once it has been opened.
 ///
-/// Presence is looked at before the seats: a second add of a student who is present is granted without a change, in a
-/// full section too. A drop is never refused.
+/// Presence is checked before the seats. So a second add of a present student is granted without a change, even in a full section. A drop is never
+/// refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     capacity: u32,
@@ -36,7 +36,7 @@ impl Section {
         self.capacity.saturating_sub(self.taken())
     }
 
-    /// The students, of whom operators filter sections by one; not known where it would take long to list them.
+    /// Returns the students, by which operators filter sections. An empty object if there are too many to list.
     fn listed(&self) -> Value {
         match self.roster.len() {
             0..=LISTED_MAX => self.roster.after(None).collect(),

@@ -1,4 +1,4 @@
-//! Looking at a section without changing it.
+//! The queries of a section.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use throng::model::{Moment, Query, View};
 
 use super::{Section, SectionRejection};
 
-/// Students on one page of a roster, when the query does not say.
+/// The default number of students on a page of a roster.
 pub const ROSTER_PAGE_DEFAULT: u32 = 1_000;
-/// Most students on one page of a roster.
+/// The most students on a page of a roster.
 pub const ROSTER_PAGE_MAX: u32 = 10_000;
 
 /// The query `view`: the section's capacity and free seats.
@@ -20,11 +20,11 @@ pub struct Look {}
 pub struct SectionView {
     /// The section's id.
     pub section: String,
-    /// The seats it was opened with.
+    /// The number of seats.
     pub capacity: u32,
-    /// The seats that are taken.
+    /// The number of taken seats.
     pub taken: u32,
-    /// The seats that are free.
+    /// The number of free seats.
     pub remaining: u32,
 }
 
@@ -42,13 +42,13 @@ impl Query<Section> for Look {
     }
 }
 
-/// The query `roster`: the section's students, page by page in the order of their names.
+/// The query `roster`: the section's students by page, sorted by name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetRoster {
-    /// Begin after this name; without it, at the first.
+    /// Begins after this name; at the first by default.
     #[serde(default)]
     pub after: Option<String>,
-    /// Students on the page, 1 to 10,000; 1,000 without it.
+    /// The number of students on the page, 1 to 10,000; 1,000 by default.
     #[serde(default)]
     pub limit: Option<u32>,
 }
@@ -56,7 +56,7 @@ pub struct GetRoster {
 /// A page of a roster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RosterPage {
-    /// The students' names, in their order.
+    /// The students' names, in order.
     pub students: Vec<String>,
     /// The start of the next page; `None` on the last.
     pub after: Option<String>,
@@ -78,7 +78,7 @@ impl Query<Section> for GetRoster {
 /// The query `in-roster`: true if a student sits in the section.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InRoster {
-    /// The name that is looked for.
+    /// The student's name.
     pub student: String,
 }
 

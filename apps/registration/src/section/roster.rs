@@ -1,17 +1,17 @@
-//! The students of a section. The size in memory is kept up to date with each change.
+//! The students of a section. Each change updates the size in memory.
 
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize, Serializer};
 use std::{collections::BTreeSet, ops::Bound};
 
-/// Students in the order of their names. Looking one up takes the logarithm of their number.
+/// The students, sorted by name. A lookup takes logarithmic time.
 ///
-/// Names of up to 24 bytes stand in the tree itself, so that a look-up follows no pointer a name.
+/// Names of up to 24 bytes are stored inside the tree, so that a lookup follows no pointer for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "BTreeSet<CompactString>")]
 pub(super) struct Roster {
     students: BTreeSet<CompactString>,
-    /// Bytes of all names together that stand elsewhere.
+    /// The total bytes of all names outside the tree.
     name_bytes: usize,
 }
 
@@ -21,7 +21,7 @@ impl Serialize for Roster {
     }
 }
 
-/// Returns the bytes of a name outside of its node in the tree.
+/// Returns the bytes of a name outside its node of the tree.
 fn beside(student: &str) -> usize {
     if student.len() > size_of::<CompactString>() {
         student.len() + 16
@@ -51,7 +51,7 @@ impl Roster {
         }
     }
 
-    /// The students after a name (from the first, without one).
+    /// Returns the students after a name, or all of them without one.
     pub(super) fn after<'roster>(&'roster self, name: Option<&str>) -> impl Iterator<Item = &'roster str> {
         let begin = name.map_or(Bound::Unbounded, Bound::Excluded);
         self.students
@@ -59,7 +59,7 @@ impl Roster {
             .map(CompactString::as_str)
     }
 
-    /// Returns the approximate size in memory beyond itself: a tree two thirds full, and the long names.
+    /// Returns the approximate size in memory, without the struct itself: a tree two thirds full, and the long names.
     pub(super) fn heap_bytes(&self) -> usize {
         self.name_bytes + self.students.len() * size_of::<CompactString>() * 3 / 2
     }

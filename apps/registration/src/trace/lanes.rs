@@ -1,4 +1,4 @@
-//! Requests split over clients, each section with one client.
+//! The division of requests over clients. Each section belongs to one client.
 
 use std::{
     cmp::Reverse,
@@ -7,7 +7,7 @@ use std::{
 
 use super::Request;
 
-/// Hands whole sections to `count` lanes (at least one): largest first, always to the shortest lane.
+/// Assigns whole sections to `count` lanes (at least one): largest first, always to the shortest lane.
 pub(super) fn split(requests: &[Request], count: usize) -> Vec<Vec<usize>> {
     let mut by_section: Vec<Vec<usize>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();

@@ -1,21 +1,21 @@
-//! A line of a trace file: its fields, and the errors that point into it.
+//! A line of a trace file: its fields, and the errors that name its place.
 
 use super::{NAME_BYTES_MAX, TraceError};
 
 pub(super) const NAME: &str = "a name of 1 to 256 bytes without comma or control character";
 
-/// The most characters of a wrong line or field that an error repeats.
+/// The most characters of a wrong line or field that an error quotes.
 const QUOTED_CHARACTERS_MAX: usize = 80;
 
-/// A line with something in it, and where it stands.
+/// A line that is not empty, and its place.
 pub(super) struct TraceLine<'text> {
     file: &'text str,
-    /// Counted from 1.
+    /// The line's number, from 1.
     pub(super) number: usize,
     text: &'text str,
 }
 
-/// The lines of a file that hold something, without line ends and byte order mark.
+/// Returns the lines that are not empty, without line ends and byte order mark.
 pub(super) fn lines<'text>(file: &'text str, text: &'text str) -> impl Iterator<Item = TraceLine<'text>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     (1..)
@@ -25,7 +25,7 @@ pub(super) fn lines<'text>(file: &'text str, text: &'text str) -> impl Iterator<
 }
 
 impl<'text> TraceLine<'text> {
-    /// The fields between the separators, which must be exactly `COUNT`.
+    /// Returns the fields between the separators. Fails unless there are exactly `COUNT`.
     pub(super) fn fields<const COUNT: usize>(
         &self,
         separator: char,
@@ -61,13 +61,13 @@ impl<'text> TraceLine<'text> {
         }
     }
 
-    /// The error for a field of this line that holds something else than it may.
+    /// Returns the error for an invalid field of this line.
     pub(super) fn wrong(&self, field: &'static str, found: &str, expected: &'static str) -> TraceError {
         wrong_field(self.file, self.number, field, found, expected)
     }
 }
 
-/// The error for a field that holds something else than it may.
+/// Returns the error for an invalid field.
 pub(super) fn wrong_field(
     file: &str,
     line: usize,
@@ -90,7 +90,7 @@ pub(crate) fn is_name(text: &str) -> bool {
         && !text.contains(|character: char| character == ',' || character.is_control())
 }
 
-/// The beginning of `text`, fit to stand within a sentence.
+/// Returns the beginning of `text`, fit for a sentence.
 fn quoted(text: &str) -> String {
     let mut characters = text.chars();
     let mut quoted: String = characters
@@ -104,14 +104,14 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The character itself, or its escape (`\t`, `\u{7}`) when it would disturb a terminal.
+/// Returns the character, or its escape (`\t`, `\u{7}`) if it would disturb a terminal.
 fn printable(character: char) -> impl Iterator<Item = char> {
     let escape = character.is_control().then(|| character.escape_default());
     let itself = escape.is_none().then_some(character);
     itself.into_iter().chain(escape.into_iter().flatten())
 }
 
-/// The text itself, when it is digits and nothing else.
+/// Returns the text if it consists only of digits.
 pub(super) fn digits(text: &str) -> Option<&str> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }

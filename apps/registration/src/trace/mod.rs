@@ -1,31 +1,31 @@
-//! The trace of a registration day: which sections are offered, and who asked for a seat in them, when.
+//! The trace of a registration day: the offered sections, and the requests for seats with their times.
 //!
-//! A [`Trace`] is read from two text files ([`Trace::read`]), written to them ([`Trace::write`]), or generated from a
-//! seed to the shape of the published one ([`generate()`]). It knows no engine and no network; a client replays it.
+//! A [`Trace`] is read from two text files ([`Trace::read`]), written to them ([`Trace::write`]), or generated from a seed with the shape of the
+//! published one ([`generate()`]). It uses neither the engine nor the network. A client replays it.
 //!
 //! # The two files
 //!
-//! Both are UTF-8, one record a line; a line may end in `\r\n`, empty lines are passed over, a byte order mark at the
-//! start too. Fields are taken as they stand, spaces included.
+//! Both are UTF-8 with one record a line. A line may end in `\r\n`. Empty lines and a byte order mark at the start are ignored. Fields are taken
+//! unchanged, including spaces.
 //!
 //! | file | a line | fields |
 //! |---|---|---|
 //! | capacities | `A HTG 100-1⇥30` | section, a tab, seats (0 to 4294967295) |
 //! | requests | `10482213,A HTG 100-1,2026-11-04,00:00:12,A` | student, section, date, time of day, operation |
 //!
-//! Operations are `A` (add), `D` (drop) and `X` (administrative drop, a drop made by the registrar). Students and
-//! sections are opaque names: 1 to [`NAME_BYTES_MAX`] bytes without comma or control character. Dates and times are
-//! local to the university, without a zone, to the second. A file holds at most [`FILE_BYTES_MAX`].
+//! Operations are `A` (add), `D` (drop) and `X` (administrative drop, made by the registrar). Students and sections are opaque names of 1 to
+//! [`NAME_BYTES_MAX`] bytes without comma or control character. Dates and times are local to the university, to the second and without a zone. A file
+//! has at most [`FILE_BYTES_MAX`] bytes.
 //!
-//! What is decided where the files leave it open:
+//! The following is decided here, since the published files do not define it:
 //!
-//! - **A section that stands twice** among the capacities: the first line holds, as opening a section that is open
-//!   already changes nothing. Each later line is reported as a [`DuplicateSection`], also when it says the same.
-//! - **A request for a section without a capacity** is kept: it is a request like any other, to be answered "there is
-//!   no such section". [`Trace::requests_unknown`] counts them.
-//! - **Requests out of time order** are an error that names the line: order decides who gets the last seat, so the
-//!   file cannot be repaired by sorting it.
-//! - **An empty file** is an error: with either, there is nothing to replay.
+//! - **A section that occurs twice** in the capacities: the first line counts, because opening an open section changes nothing. Each later line is
+//!   reported as a [`DuplicateSection`], even if it is equal.
+//! - **A request for a section without a capacity** is kept. Its expected answer is "there is no such section". [`Trace::requests_unknown`] counts
+//!   them.
+//! - **Requests out of time order** are an error that names the line. The order decides which student gets the last seat, so sorting could not repair
+//!   the file.
+//! - **An empty file** is an error, because there is nothing to replay.
 //!
 //! ```
 //! use registration::trace::{Operation, Source, Trace};
@@ -60,29 +60,29 @@ pub use shape::{Shape, ShapeError};
 /// The longest student or section name, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// The largest file that is read, in bytes (the published requests take 2 MB).
+/// The largest file that is accepted, in bytes. The published requests take 2 MB.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// The seed of the built-in trace.
 pub const DEFAULT_SEED: u64 = 2016;
 
-/// A registration period: the sections offered, and the requests in the order they were made.
+/// A registration period: the offered sections, and the requests in order.
 ///
-/// Equal names share one allocation, so a request costs some 50 bytes.
+/// Equal names share one allocation, so a request takes about 50 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The sections offered, each id once, in the order of the file.
+    /// The offered sections in the order of the file. Each id occurs once.
     pub sections: Vec<OfferedSection>,
-    /// The requests, in time order; those of one second in the order they were made.
+    /// The requests in time order. Those of one second keep the order of the file.
     pub requests: Vec<Request>,
 }
 
 /// A section and its number of seats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedSection {
-    /// The id, such as `A HTG 100-1`: department, course number, number of the section.
+    /// The id, such as `A HTG 100-1`: department, course number, section number.
     pub id: Arc<str>,
-    /// Seats; 0 is a section nobody can join.
+    /// The number of seats. A section with 0 seats admits no student.
     pub capacity: u32,
 }
 
@@ -91,7 +91,7 @@ pub struct OfferedSection {
 pub struct Request {
     /// The asking student, an opaque token.
     pub student: Arc<str>,
-    /// The id of the section asked.
+    /// The id of the requested section.
     pub section: Arc<str>,
     /// The time in the university's local time, to the second.
     pub at: DateTime,
@@ -102,16 +102,16 @@ pub struct Request {
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// A seat for the student.
+    /// The student asks for a seat.
     Add,
     /// The student gives the seat back.
     Drop,
-    /// The registrar takes the seat back; treated as a drop.
+    /// The registrar takes the seat back. It is treated as a drop.
     AdministrativeDrop,
 }
 
 impl Operation {
-    /// The letter that stands for the operation in the requests file.
+    /// Returns the letter of the operation in the requests file.
     pub fn letter(self) -> char {
         match self {
             Self::Add => 'A',
@@ -120,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// True if the operation gives a seat back, by the student or by the registrar.
+    /// True for a drop by the student or by the registrar.
     pub fn is_drop(self) -> bool {
         !matches!(self, Self::Add)
     }
@@ -137,14 +137,14 @@ impl fmt::Display for Operation {
 }
 
 impl Trace {
-    /// The built-in trace: [`Shape::PUBLISHED`], generated from `seed`.
+    /// Returns the built-in trace: [`Shape::PUBLISHED`], generated from `seed`.
     pub fn registration_day(seed: u64) -> Self {
         generate(&Shape::PUBLISHED, seed).expect("a test proves that the published shape is possible")
     }
 
-    /// Returns the time from the first request to request number `index`, for a replay in time.
+    /// Returns the time from the first request to request number `index`, for a replay in real time.
     ///
-    /// Zero for the first request, and for an index past the end.
+    /// Zero for the first request, and for an index beyond the end.
     pub fn offset(&self, index: usize) -> Duration {
         match (self.requests.first(), self.requests.get(index)) {
             (Some(first), Some(request)) => request.at.duration_since(first.at).unsigned_abs(),
@@ -152,7 +152,7 @@ impl Trace {
         }
     }
 
-    /// Finds the hour of the clock in which most is asked, the first of several; `None` without requests.
+    /// Returns the hour of the clock with the most requests, the first of equal ones; `None` without requests.
     pub fn busiest_hour(&self) -> Option<DateTime> {
         let hour = |request: &Request| request.at.date().at(request.at.hour(), 0, 0, 0);
         let hours = self.requests.chunk_by(|one, other| hour(one) == hour(other));
@@ -160,7 +160,7 @@ impl Trace {
         busiest.first().map(hour)
     }
 
-    /// The same sections, and the requests from a time on until another one.
+    /// Returns the same sections, with only the requests from a time until another one.
     #[must_use]
     pub fn between(&self, from: DateTime, until: DateTime) -> Self {
         let place = |at| self.requests.partition_point(|request| request.at < at);
@@ -170,7 +170,7 @@ impl Trace {
         }
     }
 
-    /// The number of requests for sections that are not offered.
+    /// Returns the number of requests for sections that are not offered.
     pub fn requests_unknown(&self) -> usize {
         let offered: HashSet<&str> = self.sections.iter().map(|section| &*section.id).collect();
         self.requests
@@ -179,11 +179,12 @@ impl Trace {
             .count()
     }
 
-    /// Splits the requests over `count` clients (at least one) so that every section is one client's alone.
+    /// Splits the requests over `count` clients (at least one). Each section belongs to one client.
     ///
-    /// Each lane holds indices into [`Trace::requests`], ascending. A client that takes its lane in order keeps the
-    /// order of each section's requests, and with it the outcome, however the clients overtake each other. Lanes are
-    /// near equally long: sections are handed out largest first, always to the shortest lane. A lane may be empty.
+    /// A lane holds indices into [`Trace::requests`], ascending. A client that replays its lane in order keeps the order of each section's requests.
+    /// So
+    /// the outcome does not depend on the speed of the clients. Lanes are of nearly equal length: sections are assigned largest first, always to the
+    /// shortest lane. A lane may be empty.
     pub fn lanes(&self, count: usize) -> Vec<Vec<usize>> {
         lanes::split(&self.requests, count)
     }

@@ -1,9 +1,8 @@
-//! The generator's random numbers: whole numbers only, so that a seed gives the same trace on every platform.
+//! The generator's random numbers. They are integers, so that a seed gives the same trace on every platform.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 ///
-/// Written out here, because libraries of random numbers keep their streams only within a version, and a trace is
-/// named by its seed for good. Not for secrets.
+/// It is implemented here because libraries keep their streams only within a version, and a seed must name the same trace forever. Not for secrets.
 pub(super) struct Random {
     state: u64,
 }
@@ -21,13 +20,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to `end` - 1; 0 when `end` is 0. The bias, `end` / 2⁶⁴, is of no account here.
+    /// Returns a number from 0 to `end` - 1; 0 if `end` is 0. The bias of `end` / 2⁶⁴ does not matter here.
     pub(super) fn below(&mut self, end: u32) -> u32 {
         let scaled = u128::from(self.next()) * u128::from(end);
         u32::try_from(scaled >> 64).expect("a product of a 64-bit and a 32-bit number has at most 96 bits")
     }
 
-    /// A number from `first` to `last`, both included; `first` when `last` is smaller.
+    /// Returns a number from `first` to `last`, inclusive; `first` if `last` is smaller.
     pub(super) fn between(&mut self, first: u32, last: u32) -> u32 {
         first + self.below(last.saturating_sub(first).saturating_add(1))
     }
@@ -37,12 +36,12 @@ impl Random {
         self.below(times) == 0
     }
 
-    /// An index into a list of `length` elements; 0 when it is empty.
+    /// Returns an index into a list of `length` elements; 0 if it is empty.
     pub(super) fn index(&mut self, length: usize) -> usize {
         self.below(u32::try_from(length).unwrap_or(u32::MAX)) as usize
     }
 
-    /// Puts the elements in an order in which every order is equally likely (Fisher-Yates).
+    /// Shuffles the elements uniformly (Fisher-Yates).
     pub(super) fn shuffle<T>(&mut self, elements: &mut [T]) {
         for last in (1..elements.len()).rev() {
             elements.swap(last, self.index(last + 1));

@@ -20,38 +20,38 @@ const CAPACITIES_LAYOUT: &str = "section<tab>seats";
 const REQUESTS_LAYOUT: &str = "student,section,YYYY-MM-DD,HH:MM:SS,operation";
 pub(super) const DATE: &str = "a day as YYYY-MM-DD";
 
-/// A file's text, with the name it goes by in errors.
+/// The text of a file, and its name in errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'text> {
     /// The name, usually the path.
     pub name: &'text str,
-    /// The whole text.
+    /// The text.
     pub text: &'text str,
 }
 
-/// A trace that was read, and what its reader should know about the files.
+/// A trace that was read, with findings about its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The trace in the files.
     pub trace: Trace,
-    /// The lines of the capacities that were passed over, in the order of the file.
+    /// The ignored lines of the capacities, in the order of the file.
     pub duplicates: Vec<DuplicateSection>,
 }
 
-/// A line of the capacities whose section stands further up already: the first line holds.
+/// A line of the capacities whose section occurs in an earlier line. The earlier line counts.
 ///
-/// Its `Display` is a sentence for the person who gave the file.
+/// Its `Display` is a sentence for the user who gave the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DuplicateSection {
     /// The id of the section.
     pub section: Arc<str>,
-    /// The line passed over, counted from 1.
+    /// The ignored line, from 1.
     pub line: usize,
-    /// The seats it gives.
+    /// The seats in the ignored line.
     pub capacity: u32,
-    /// The first line, which holds.
+    /// The earlier line, which counts.
     pub line_kept: usize,
-    /// The seats that one gives.
+    /// The seats in the earlier line.
     pub capacity_kept: u32,
 }
 
@@ -81,7 +81,8 @@ impl Trace {
     /// Reads a trace from its two files (see the [module](super) for the format).
     ///
     /// # Errors
-    /// A [`TraceError`] that names the file, and the line and the field where that applies.
+    ///
+    /// A [`TraceError`] with the file, and the line and the field if they apply.
     pub fn read(capacities: &Path, requests: &Path) -> Result<Reading, TraceError> {
         let capacities_text = read_text(capacities)?;
         let requests_text = read_text(requests)?;
@@ -97,10 +98,11 @@ impl Trace {
         )
     }
 
-    /// Reads a trace from the texts of its two files.
+    /// Parses a trace from the texts of its two files.
     ///
     /// # Errors
-    /// As [`Trace::read`], but for those of the file system.
+    ///
+    /// As for [`Trace::read`], except errors of the file system.
     pub fn parse(capacities: Source<'_>, requests: Source<'_>) -> Result<Reading, TraceError> {
         let (sections, duplicates) = parse_capacities(capacities)?;
         let requests = parse_requests(requests, &sections)?;
@@ -121,7 +123,7 @@ fn read_text(path: &Path) -> Result<String, TraceError> {
     let length = opened.metadata().map_err(unreadable)?.len();
     let mut bytes = Vec::new();
     if length <= FILE_BYTES_MAX {
-        // Pipes and devices say 0 and may go on for ever.
+        // Pipes and devices report a length of 0 and may be endless.
         opened
             .take(FILE_BYTES_MAX + 1)
             .read_to_end(&mut bytes)
@@ -222,7 +224,7 @@ fn parse_requests(source: Source<'_>, sections: &[OfferedSection]) -> Result<Vec
     Ok(requests)
 }
 
-/// Three numbers of exactly these widths between separators; stricter than the ISO 8601 parsers, which take more forms.
+/// Parses three numbers of exactly these widths between separators. ISO 8601 parsers would accept more forms.
 fn numbers(text: &str, separator: char, widths: [usize; 3]) -> Option<[i16; 3]> {
     let mut fields = text.split(separator);
     let mut numbers = [0; 3];

@@ -1,28 +1,27 @@
-//! The counts that make up a trace's shape.
+//! The shape of a trace, in counts.
 
 use std::collections::HashSet;
 
 use super::{Operation, PERIOD_DAYS, Trace};
 
-/// The counts that describe a trace: measured from any ([`Trace::shape`]), and what [`generate`](super::generate())
-/// meets exactly.
+/// The counts that describe a trace. [`Trace::shape`] measures them, and [`generate`](super::generate()) meets them exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The number of sections offered.
+    /// The number of offered sections.
     pub sections: u32,
-    /// Sections among them without a seat.
+    /// The number of them without a seat.
     pub sections_closed: u32,
-    /// Sections among them that a request names.
+    /// The number of them with requests.
     pub sections_touched: u32,
     /// The seats of the largest section.
     pub capacity_max: u32,
-    /// Students who make a request.
+    /// The number of students who make a request.
     pub students: u32,
-    /// Requests for a seat.
+    /// The number of requests for a seat.
     pub adds: u32,
-    /// Requests to give a seat back.
+    /// The number of requests to give a seat back.
     pub drops: u32,
-    /// Seats the registrar takes back.
+    /// The number of seats that the registrar takes back.
     pub administrative_drops: u32,
     /// The most requests in one second of the clock.
     pub requests_per_second_max: u32,
@@ -30,17 +29,17 @@ pub struct Shape {
     pub requests_per_minute_max: u32,
 }
 
-/// Why no trace of a shape can be generated: the first of its counts that is out of range.
+/// The error for a shape of which no trace can be generated. It names the first count that is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no trace has {field} = {found}: it must be {least} to {most}, as {because}")]
 pub struct ShapeError {
-    /// The count, named as the field of [`Shape`].
+    /// The count, by its field in [`Shape`].
     pub field: &'static str,
-    /// The number in the shape.
+    /// The value in the shape.
     pub found: u32,
-    /// The least that is possible.
+    /// The smallest possible value.
     pub least: u32,
-    /// The most that is possible.
+    /// The largest possible value.
     pub most: u32,
     /// The reason for the bound.
     pub because: &'static str,
@@ -49,8 +48,9 @@ pub struct ShapeError {
 impl Shape {
     /// The published registration: 5,393 sections, 6,675 students, 44,504 requests.
     ///
-    /// Sources differ by a few requests. The totals are those of the published runs; drops, administrative drops and
-    /// peaks are those counted in the published data, and adds make up the rest.
+    /// Sources differ by a few requests. The totals come from the published runs. Drops, administrative drops and peaks are counted in the published
+    /// data,
+    /// and the rest are adds.
     pub const PUBLISHED: Self = Self {
         sections: 5_393,
         sections_closed: 26,
@@ -64,9 +64,9 @@ impl Shape {
         requests_per_minute_max: 2_070,
     };
 
-    /// The published shape with every count but the largest section's seats divided by `divisor` (at least 1).
+    /// Returns the published shape with every count except the largest section's seats divided by `divisor` (at least 1).
     ///
-    /// Rounded up, but for the closed sections, so that every divisor gives a shape that can be generated.
+    /// Counts are rounded up, except the closed sections. So every divisor gives a possible shape.
     pub fn one_in(divisor: u32) -> Self {
         let divisor = divisor.max(1);
         let published = Self::PUBLISHED;
@@ -84,7 +84,7 @@ impl Shape {
         }
     }
 
-    /// All requests, of whatever kind; saturates at `u32::MAX`.
+    /// Returns the number of all requests; saturates at `u32::MAX`.
     pub fn requests(&self) -> u32 {
         self.adds
             .saturating_add(self.drops)
@@ -94,7 +94,8 @@ impl Shape {
     /// Checks that a trace of this shape can be generated.
     ///
     /// # Errors
-    /// The first count that is out of range, with the range and what bounds it.
+    ///
+    /// [`ShapeError`]: the first count that is out of range, with its range and the reason.
     pub fn check(&self) -> Result<(), ShapeError> {
         const MILLION: u32 = 1_000_000;
         let requests = self.requests();

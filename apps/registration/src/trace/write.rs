@@ -9,14 +9,16 @@ use super::{
 };
 
 impl Trace {
-    /// Writes the trace to its two files, replacing what they held (see the [module](super) for the format).
+    /// Writes the trace to its two files, and replaces their contents (see the [module](super) for the format).
     ///
-    /// [`Trace::read`] then gives an equal trace, as long as the sections are distinct and neither list is empty.
+    /// [`Trace::read`] returns an equal trace, if the sections are distinct and neither list is empty.
     ///
     /// # Errors
-    /// [`TraceError::Unwritable`] from the file system. [`TraceError::Field`] and [`TraceError::OutOfOrder`] when the
-    /// trace holds what the format cannot (a comma in a name, a fraction of a second, requests out of time order);
-    /// nothing is written then.
+    ///
+    /// - [`TraceError::Unwritable`]: the file system refuses.
+    /// - [`TraceError::Field`] and [`TraceError::OutOfOrder`]: the format cannot express the trace (a comma in a name, a fraction of a second,
+    ///   requests out
+    ///   of time order). Nothing is written then.
     pub fn write(&self, capacities: &Path, requests: &Path) -> Result<(), TraceError> {
         let texts = [
             (capacities, self.capacities_text(&capacities.display().to_string())?),
@@ -31,10 +33,11 @@ impl Trace {
         Ok(())
     }
 
-    /// The text of the capacities file, which goes by `name` in errors.
+    /// Returns the text of the capacities file. Errors call it `name`.
     ///
     /// # Errors
-    /// [`TraceError::Field`] when a section has a name the format cannot hold.
+    ///
+    /// [`TraceError::Field`]: the format cannot express the name of a section.
     pub fn capacities_text(&self, name: &str) -> Result<String, TraceError> {
         let mut text = String::new();
         for (line, section) in (1..).zip(&self.sections) {
@@ -46,10 +49,11 @@ impl Trace {
         Ok(text)
     }
 
-    /// The text of the requests file, which goes by `name` in errors.
+    /// Returns the text of the requests file. Errors call it `name`.
     ///
     /// # Errors
-    /// [`TraceError::Field`] or [`TraceError::OutOfOrder`] when a request is one the format cannot hold.
+    ///
+    /// [`TraceError::Field`] or [`TraceError::OutOfOrder`]: the format cannot express a request.
     pub fn requests_text(&self, name: &str) -> Result<String, TraceError> {
         let mut text = String::new();
         let mut previous = None;

@@ -1,4 +1,4 @@
-//! The service and its traces from outside.
+//! Tests of the service and its traces from outside.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! The service's own program, as a process: what a person types, and what comes of it.
+//! Tests of the service's program as a process: its commands and their output.
 
 #![cfg(unix)]
 
@@ -52,7 +52,7 @@ impl Served {
         Client::connect(self.address).unwrap()
     }
 
-    /// Its log, after a graceful end.
+    /// Stops the program gracefully, and returns its log.
     fn stop(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let mut log = String::new();
@@ -65,7 +65,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Both fail only for a process that has ended and been waited for.
+        // Both fail only if the process has ended and been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The service as a user runs it: the real engine behind the real gateway, over sockets.
+//! Tests of the service as a user runs it: the real engine behind the real gateway, over sockets.
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -228,7 +228,7 @@ fn every_route_of_the_app_s_own_is_there_and_documented() {
             "GET" => service.get(&path),
             _ => service.post(&path, &json!({})),
         };
-        // What is not mounted is a 404 or 405; a body without fields is malformed.
+        // A route that is not mounted gives 404 or 405. An empty body is malformed.
         let expected = if method == "GET" { 200 } else { 400 };
         assert_eq!(status, expected, "{method} {path}: {answer}");
     }

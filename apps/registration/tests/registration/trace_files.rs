@@ -1,4 +1,4 @@
-//! The two files of a trace: what is read, what is refused and in which words, and that writing and reading agree.
+//! Tests of the two files of a trace: what is accepted, the words of each refusal, and that reading and writing agree.
 
 use std::{fs, path::Path};
 
@@ -262,7 +262,7 @@ fn a_folder_that_is_not_there_cannot_be_written_to() {
     assert!(matches!(error, TraceError::Unwritable { .. }), "{error}");
 }
 
-/// Spoils a good trace.
+/// Makes a valid trace invalid.
 type Change = fn(&mut Trace);
 
 #[test]

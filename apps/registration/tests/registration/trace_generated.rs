@@ -1,4 +1,4 @@
-//! The generated trace: its counts are met exactly, its seed decides it, and it has the traits of a registration day.
+//! Tests of the generated trace: it meets its counts exactly, depends only on its seed, and has the traits of a registration day.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,7 +9,7 @@ use registration::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The built-in trace's fingerprint. Changes only with the generator, on purpose: recorded figures then need a new run.
+/// The fingerprint of the built-in trace. Change it only together with the generator, and measure recorded figures again then.
 const BUILT_IN_FINGERPRINT: u64 = 0xbc8cd53f3eb6f00c;
 
 fn fingerprint(trace: &Trace) -> u64 {
@@ -87,7 +87,7 @@ fn the_peak_is_at_midnight_after_two_quiet_weeks() {
     assert!(fullest[0].at > first);
 }
 
-/// Spoils a possible shape.
+/// Makes a possible shape impossible.
 type Change = fn(&mut Shape);
 
 #[test]

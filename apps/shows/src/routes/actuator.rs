@@ -1,4 +1,4 @@
-//! The operator's pages of the original, for the probes and dashboards that know them.
+//! The original's pages for operators, for existing probes and dashboards.
 //!
 //! | route | answers |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `GET /actuator/metrics` | their names |
 //! | `GET /actuator/metrics/{name}` | one of them, over all its labels; 404 with no body |
 //!
-//! Health is for everybody. The metrics are for who may administrate, where administration comes in, as the engine's own `/metrics` are.
+//! Health is public. Like the engine's own `/metrics`, the metrics are only for administrators, on the listener for administration.
 
 use axum::{
     Json, Router,
@@ -58,10 +58,10 @@ async fn info() -> Json<Value> {
     Json(json!({ "app": { "name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION") } }))
 }
 
-/// All metrics, as text.
+/// Returns all metrics as text.
 fn text(engine: &Engine) -> String {
     let mut text = String::new();
-    // Only a string that takes no text fails.
+    // Writing to a string cannot fail.
     let _ = engine.metrics().encode_plain(&mut text);
     text
 }
@@ -88,13 +88,13 @@ async fn metric(_: Administrator, State(engine): State<Engine>, Path(name): Path
     Json(json!({ "name": name, "measurements": measurements, "availableTags": [] })).into_response()
 }
 
-/// Each metric with its type.
+/// Returns each metric with its type.
 fn declared(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
 }
 
-/// Sums a metric's samples, by statistic.
+/// Sums the samples of a metric, by statistic.
 fn sums(text: &str, name: &str, kind: &str) -> BTreeMap<&'static str, f64> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

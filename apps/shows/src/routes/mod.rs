@@ -3,16 +3,18 @@
 //! | route | answers |
 //! |---|---|
 //! | `POST /shows` `{showId, title, maxSeats}` | 201 `Show created`, 409 `Show already created`, 400 `Show creation failed with: …` |
-//! | `GET /shows?available=true&after=&limit=` | 200 `{shows: [{showId, availableSeats}], after}`: the shows with seats left |
+//! | `GET /shows?available=true&after=&limit=` | 200 `{shows: [{showId, availableSeats}], after}`: the shows with free seats |
 //! | `GET /shows/{showId}` | 200 `{id, title, seats: [{number, status, price}]}`, 404 with no body |
 //! | `PATCH /shows/{showId}/seats/{number}` `{action: "RESERVE" \| "CANCEL_RESERVATION"}` | 202 `RESERVE successful`, 400 `RESERVE failed with: …` |
 //!
-//! and the operator's pages of the original, below `/actuator/`.
+//! The original's pages for operators are below `/actuator/`.
 //!
-//! A path may begin with two slashes and end with one: clients whose base URL ends in one send it so, and the original takes both. Where
-//! the original makes something of what is not there (a missing `maxSeats` is none, `"action": 0` is the first one), this service
-//! refuses: a show without seats, or a reservation that nobody asked for, helps nobody. What cannot be read (an id that is no
-//! UUID, a number that is none, another action, broken JSON) is 400, a body that is not JSON 415, as problem details.
+//! A path may begin with two slashes and end with one, as in the original. Clients whose base URL ends in a slash send two.
+//!
+//! The original accepts some incomplete requests: a missing `maxSeats` is 0, and `"action": 0` is the first action. This service refuses them,
+//! because a
+//! show without seats or an unintended reservation helps nobody. Malformed requests (an id that is no UUID, a number that is none, another action,
+//! broken JSON) get 400, and a body that is not JSON gets 415, as problem details.
 
 #![allow(
     clippy::result_large_err,
@@ -42,7 +44,7 @@ use crate::available::{self, AvailablePage, AvailableShows, PAGE_DEFAULT};
 use crate::show::{GetShow, Show, ShowCommand, ShowRejection, ShowView};
 use parse::IsJson;
 
-/// The routes, to be mounted on a gateway.
+/// Returns the routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
     let mut routes = actuator::routes();
     for (begin, end) in [("", ""), ("/", ""), ("", "/"), ("/", "/")] {
@@ -90,22 +92,22 @@ pub fn describe() -> Described {
 
 type Body = Result<Bytes, BytesRejection>;
 
-/// A show to be created.
+/// A show to create.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Creation {
-    /// Its id, a UUID.
+    /// The id, a UUID.
     show_id: String,
     /// The show's title.
     title: String,
-    /// Its seats, at most 100; they are numbered from 0.
+    /// The number of seats, at most 100. They are numbered from 0.
     max_seats: u32,
 }
 
 /// The change of a seat's status.
 #[derive(Deserialize, JsonSchema)]
 struct Change {
-    /// Reserve it, or give it back.
+    /// Reserves the seat, or gives it back.
     action: Action,
 }
 
@@ -116,14 +118,14 @@ enum Action {
     CancelReservation,
 }
 
-/// The page that is asked for.
+/// The parameters of a page.
 #[derive(Deserialize, JsonSchema)]
 struct Listing {
-    /// `true`: those with seats left. Only these are listed here.
+    /// `true`: only shows with free seats. No other list is available.
     available: bool,
-    /// Begin after this show's id; without it, at the first.
+    /// Begins after this show's id; at the first by default.
     after: Option<String>,
-    /// Shows on the page, 1 to 1,000; 100 without it.
+    /// The number of shows on the page, 1 to 1,000; 100 by default.
     limit: Option<usize>,
 }
 
@@ -174,7 +176,7 @@ async fn view(State(engine): State<Engine>, Path(id): Path<String>) -> Result<Re
     let id = parse::show_id(&id, "showId")?;
     match engine.entity::<Show>(id).read(GetShow {}).await {
         Ok(view) => Ok(Json(view).into_response()),
-        // With a type, so that the gateway does not take it for a route that is not there.
+        // The content type keeps the gateway from treating this as a missing route.
         Err(Error::Unknown { .. }) => Ok((
             StatusCode::NOT_FOUND,
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],

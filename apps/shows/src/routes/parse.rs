@@ -1,4 +1,4 @@
-//! Parses requests. An error names the part that cannot be read.
+//! Parses requests. An error names the invalid part.
 
 use axum::{
     body::Bytes,
@@ -10,7 +10,7 @@ use throng_http::Problem;
 
 use crate::show::ShowId;
 
-/// The request says that its body is JSON.
+/// A proof that the request declares its body as JSON.
 pub(super) struct IsJson;
 
 impl<S: Send + Sync> FromRequestParts<S> for IsJson {
@@ -51,7 +51,7 @@ pub(super) fn seat(text: &str) -> Result<i32, Problem> {
     })
 }
 
-/// The body's content, as JSON.
+/// Parses the body as JSON.
 pub(super) fn body<'a, T: Deserialize<'a>>(body: &'a Result<Bytes, BytesRejection>) -> Result<T, Problem> {
     match body {
         Ok(bytes) => serde_json::from_slice(bytes).map_err(|why| Problem::malformed(format!("The body: {why}"))),

@@ -3,12 +3,13 @@
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
-/// A show's id: a UUID, written as 36 characters in lower case. That text is its address, so no other writing of the same
-/// UUID is taken for it here; the service's own routes take capitals, too ([`ShowId::of_any_case`]).
+/// A show's id: a UUID, written as 36 characters in lower case. That text is the entity's id, so other spellings of the same UUID are refused here.
+/// The
+/// service's own routes accept capitals, too ([`ShowId::of_any_case`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShowId(Uuid);
 
-/// A text is not a show's id.
+/// The error for a text that is no show's id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not the id of a show: {expected}, such as 0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3b7, was expected")]
 pub struct NotAShowId {
@@ -23,14 +24,15 @@ impl NotAShowId {
     }
 }
 
-/// Characters of a UUID with its hyphens.
+/// The number of characters of a UUID with its hyphens.
 const TEXT_BYTES: usize = 36;
 
 impl ShowId {
-    /// The id a client wrote in small letters or capitals.
+    /// Parses an id in lower or upper case.
     ///
     /// # Errors
-    /// It is not a UUID of 36 characters.
+    ///
+    /// [`NotAShowId`]: the text is no UUID of 36 characters.
     pub fn of_any_case(text: &str) -> Result<Self, NotAShowId> {
         if text.len() == TEXT_BYTES
             && let Ok(uuid) = Uuid::try_parse(text)

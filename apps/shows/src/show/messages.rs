@@ -8,11 +8,11 @@ use throng::model::{Event, Rejection};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all_fields = "camelCase")]
 pub enum ShowCommand {
-    /// Creates it, with all seats available. Refused when it exists.
+    /// Creates the show with all seats available. Refused if it exists.
     CreateShow {
         /// The show's title.
         title: String,
-        /// Seats, at most 100; they are numbered from 0.
+        /// The number of seats, at most 100. They are numbered from 0.
         max_seats: u32,
     },
     /// Reserves a seat that is available.
@@ -27,14 +27,14 @@ pub enum ShowCommand {
     },
 }
 
-/// An event of a show. Its record in the journal holds the show's id and the time.
+/// An event of a show. Its record in the journal also has the show's id and the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ShowEvent {
     /// The show was created.
     ShowCreated {
         /// The show's title.
         title: String,
-        /// Seats, numbered from 0, all available.
+        /// The number of seats. They are numbered from 0, and all are available.
         seats: u8,
         /// The price of each seat.
         price: u32,
@@ -53,21 +53,21 @@ pub enum ShowEvent {
 
 impl Event for ShowEvent {}
 
-/// The answer to a command: how the show is now.
+/// The answer to a command: the show's state after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShowReply {
-    /// Seats that can be reserved.
+    /// The number of available seats.
     pub available: u32,
 }
 
-/// Why a show says no. Nothing was changed.
+/// The reason why a show refuses a command. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ShowRejection {
     /// The show was created before.
     #[error("SHOW_ALREADY_EXISTS")]
     ShowAlreadyExists,
-    /// More than 100 seats.
+    /// The command asks for more than 100 seats.
     #[error("TOO_MANY_SEATS")]
     TooManySeats,
     /// The show has no seat of this number.

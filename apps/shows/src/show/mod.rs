@@ -1,4 +1,4 @@
-//! A show: a title, numbered seats, and which of them are reserved.
+//! A show: a title, and numbered seats with their reservations.
 
 mod id;
 mod messages;
@@ -13,20 +13,19 @@ use seats::Seats;
 use serde::{Deserialize, Serialize};
 use throng::model::{CommandAnswer, Entity, Turn};
 
-/// Most seats a show can have.
+/// The most seats of a show.
 pub const SEATS_MAX: u32 = 100;
 /// The price of a seat.
 pub const SEAT_PRICE: u32 = 100;
 
 /// A show, by its UUID. It exists once it has been created.
 ///
-/// Its seats are numbered from 0. Whether it exists is looked at before anything else: creating an existing show is refused
-/// as such, whatever its size.
+/// Its seats are numbered from 0. Its existence is checked first: so creating an existing show is refused as such, whatever its size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Show {
     title: Box<str>,
     price: u32,
-    /// `None` before it was created.
+    /// The seats; `None` before the show is created.
     seats: Option<Seats>,
 }
 
@@ -87,8 +86,7 @@ impl Entity for Show {
         Ok(CommandAnswer::after(Self::reply))
     }
 
-    /// A history that cannot be (created twice, a seat that is not there) is a panic: the engine sets the show apart and
-    /// says where.
+    /// Panics on an impossible history (created twice, a missing seat). The engine then quarantines the show and reports the event.
     fn evolve(&mut self, event: &ShowEvent) {
         match event {
             ShowEvent::ShowCreated { title, seats, price } => {

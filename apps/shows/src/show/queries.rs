@@ -1,4 +1,4 @@
-//! Reads of a show.
+//! The queries of a show.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use throng::model::{Moment, Query, View};
 
 use super::{Seats, Show, ShowRejection};
 
-/// The show with all its seats: the query `view`.
+/// The query `view`: the show with all its seats.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetShow {}
 
@@ -17,14 +17,14 @@ pub struct ShowView {
     pub id: String,
     /// The show's title.
     pub title: String,
-    /// All its seats, in the order of their numbers.
+    /// All seats, in the order of their numbers.
     pub seats: Vec<SeatView>,
 }
 
-/// A seat, as a show's page lists it.
+/// A seat in a show's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeatView {
-    /// Its number, from 0.
+    /// The number, from 0.
     pub number: u8,
     /// The status of the seat.
     pub status: SeatStatus,

@@ -1,9 +1,9 @@
-//! A show's seats: one bit each.
+//! A show's seats, with one bit each.
 
 use super::SEATS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Up to 100 seats, numbered from 0. A reserved seat is a one in `reserved`; as JSON, that number in hexadecimal.
+/// Up to 100 seats, numbered from 0. A reserved seat is a set bit in `reserved`. In JSON that number is hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seats {
     count: u8,
@@ -25,12 +25,12 @@ impl Seats {
         u32::from(self.count) - self.reserved.count_ones()
     }
 
-    /// `None` for a seat that is not there.
+    /// Returns true for a reserved seat; `None` for a seat that does not exist.
     pub(super) fn is_reserved(&self, seat: u8) -> Option<bool> {
         (seat < self.count).then(|| self.reserved >> seat & 1 == 1)
     }
 
-    /// Says whether the seat is there.
+    /// Sets the state of a seat. Returns true if the seat exists.
     pub(super) fn set(&mut self, seat: u8, is_reserved: bool) -> bool {
         if seat >= self.count {
             return false;

@@ -35,7 +35,7 @@ fn cancel(seat: i32) -> ShowCommand {
     ShowCommand::CancelSeatReservation { seat }
 }
 
-/// The event and the reply of an accepted command, or why not.
+/// Returns the event and the reply of an accepted command, or its rejection.
 fn ask(show: &mut Subject<Show>, command: ShowCommand) -> Result<(ShowEvent, u32), ShowRejection> {
     match show.when(command) {
         Ok(done) => {

@@ -1,4 +1,4 @@
-//! The read model of shows with seats left: the same as the shows themselves, whatever happens.
+//! A test of the read model of free seats: it always agrees with the shows.
 
 use crate::service::Service;
 use proptest::prelude::*;
@@ -93,7 +93,7 @@ async fn of_view(engine: &Engine, limit: usize) -> BTreeMap<String, u32> {
 #[derive(Clone, Debug)]
 enum Step {
     Ask(u8, ShowCommand),
-    /// The engine goes away at once, and the next begins from the journal.
+    /// Kills the engine at once, and starts the next one from the journal.
     Kill,
     Stop,
     /// Waits for the read model.
@@ -127,7 +127,7 @@ proptest! {
             for step in steps {
                 match step {
                     Step::Ask(show, command) => {
-                        // A refusal changes nothing, there as here.
+                        // A refusal changes nothing, neither in the engine nor in the model.
                         let _ = engine.entity::<Show>(id(show)).ask(command).await;
                     }
                     Step::Kill => {

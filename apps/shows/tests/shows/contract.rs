@@ -1,4 +1,4 @@
-//! The HTTP contract, byte for byte: the real engine behind the real gateway, over sockets.
+//! Tests of the HTTP contract, byte for byte: the real engine behind the real gateway, over sockets.
 
 use crate::service::Service;
 use serde_json::{Value, json};

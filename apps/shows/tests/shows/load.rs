@@ -1,4 +1,4 @@
-//! The shipped load plans, small, against the real service: every request means what the contract says.
+//! Tests of the shipped load plans in a small size, against the real service: every request fits the contract.
 
 use crate::service::Service;
 use shows::available::PAGE_MAX;
@@ -35,7 +35,7 @@ fn serial_users_reserve_all_seats_of_shows_of_their_own() {
     service.caught_up();
     let (_, page) = service.get(&format!("/shows?available=true&limit={PAGE_MAX}"));
     assert_eq!(page, r#"{"shows":[],"after":null}"#, "no seat is left anywhere");
-    // A second run on the same service makes shows of its own.
+    // A second run on the same service makes its own shows.
     run(&service, "shows-serial", &variables);
 }
 

@@ -1,4 +1,4 @@
-//! A consumer: takes rides from the queue, and answers queries.
+//! The consumer. It takes rides from the queue and answers queries.
 
 use super::{
     DEAD, Environment, QUEUE,
@@ -14,10 +14,11 @@ use throng_app::App;
 use throng_breaker::{Breakers, Settings};
 use throng_redis::{ReadModel, RedisTarget};
 
-/// The service with a queue that it consumes.
+/// Returns the service with a queue to consume.
 ///
 /// # Errors
-/// What the variables say cannot be.
+///
+/// A variable has an invalid value.
 pub fn app(mut app: App, environment: Environment) -> anyhow::Result<App> {
     let breakers = Breakers::default();
     if let Some(redis) = &environment.redis {
@@ -45,10 +46,11 @@ pub fn app(mut app: App, environment: Environment) -> anyhow::Result<App> {
     }))
 }
 
-/// Begins to consume.
+/// Starts to consume.
 ///
 /// # Errors
-/// The exchange or the queue is there as another one.
+///
+/// The exchange or the queue exists with other properties.
 pub fn start(
     engine: &Engine,
     environment: &Environment,
@@ -69,7 +71,7 @@ pub fn start(
     Ingress::start(engine, queue, options, read)
 }
 
-/// Returns the commands of a message: one that takes its ride, or one for each ride of its frame.
+/// Returns the commands of a message: one for its ride, or one for each ride of its frame.
 fn read(message: &Message) -> Result<Vec<EntityCommand>, String> {
     frame::commands(message, |body| {
         let message: RideMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;

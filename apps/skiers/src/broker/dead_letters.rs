@@ -1,11 +1,10 @@
-//! The command `dead-letters`: sends rides again that no consumer could take.
+//! The command `dead-letters`: sends the rides again that no consumer could take.
 
 use super::{DEAD, environment};
 use std::process::ExitCode;
 use throng_amqp::{ResendOptions, ResendReport, resend};
 use throng_app::clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-/// The command's arguments.
 pub(crate) fn command() -> Command {
     let number = |name, value, default, help| {
         Arg::new(name)
@@ -33,7 +32,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Sends them, and writes to standard output what was done.
+/// Sends the rides again, and reports on standard output.
 pub(crate) fn run(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let environment = environment(|name| std::env::var(name).ok())?;
     let number = |name| arguments.get_one::<u32>(name).copied().unwrap_or(1);

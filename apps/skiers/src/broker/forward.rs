@@ -1,4 +1,4 @@
-//! Requests a server cannot answer itself, on their way to the consumer.
+//! Requests that a server cannot answer itself. It forwards them to the consumer.
 
 use axum::{
     body::{Body, Bytes, to_bytes},
@@ -19,9 +19,9 @@ use tower::{ServiceBuilder, ServiceExt as _, retry::RetryLayer, service_fn, util
 
 /// The longest wait for the consumer's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// The attempts for a query whose connection is lost.
+/// The most attempts for a query whose connection is lost.
 const ATTEMPTS: u32 = 3;
-/// The headers of a request and of an answer that are passed on.
+/// The headers of requests and answers that are passed on.
 const PASSED: [HeaderName; 6] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
@@ -37,24 +37,24 @@ type Service = BoxCloneSyncService<Asked, Response, throng_breaker::Error<Failed
 /// The reason why a call failed.
 #[derive(Clone, Copy, Debug)]
 enum Failed {
-    /// The connection was lost, or none could be made.
+    /// The connection was lost, or could not be made.
     Lost,
-    /// No answer came in time.
+    /// No answer arrived in time.
     Late,
 }
 
-/// The consumer, asked over HTTP; left alone while it is in trouble.
+/// A client of the consumer over HTTP, behind a breaker.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     at: Uri,
-    /// The service for requests that change something: never sent twice.
+    /// The service for requests that change something. It never sends one twice.
     once: Service,
-    /// Asks again where the connection is lost; for what changes nothing.
+    /// The service for requests that change nothing. It retries lost connections.
     again: Service,
 }
 
 impl Consumer {
-    /// Asks the one at `http://host:port`, anything else is an error.
+    /// Returns a client of `http://host:port`. Any other URL is an error.
     pub(crate) fn new(url: &str, breakers: &Breakers) -> anyhow::Result<Self> {
         let at: Uri = url.parse()?;
         anyhow::ensure!(
@@ -92,7 +92,7 @@ impl Consumer {
         })
     }
 
-    /// Passes a request on, and its answer back.
+    /// Forwards a request, and returns the answer.
     pub(crate) async fn answer(&self, request: Request) -> Response {
         let request = match self.readdressed(request).await {
             Ok(request) => request,
@@ -131,7 +131,7 @@ impl Consumer {
     }
 }
 
-/// Asks the consumer, for [`ANSWER_MAX`] at most.
+/// Asks the consumer, and waits at most [`ANSWER_MAX`].
 async fn ask(client: Client<HttpConnector, Full<Bytes>>, request: Asked) -> Result<Response, Failed> {
     let answered = tokio::time::timeout(ANSWER_MAX, client.request(request)).await;
     let (parts, body) = answered
@@ -148,7 +148,7 @@ async fn ask(client: Client<HttpConnector, Full<Bytes>>, request: Asked) -> Resu
     Ok(passed)
 }
 
-/// 503, to be tried again after the pause, or else soon.
+/// Answers 503, with the pause before a retry if it is known.
 pub(crate) fn unavailable(pause: Option<Duration>) -> Response {
     let error: Error<crate::ride::Refused> = Error::Unavailable {
         reason: "queries are answered by another process, which cannot be reached".into(),

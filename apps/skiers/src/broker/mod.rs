@@ -1,5 +1,6 @@
-//! The arrangement with a broker: servers publish rides, consumers make them events of their skiers.
-//! What the environment says of it ([`environment`]) is described in the app's README.
+//! The arrangement with a broker: servers publish rides, and consumers turn them into events of their skiers.
+//!
+//! The app's README describes the environment variables ([`environment`]).
 
 pub mod consumer;
 pub(crate) mod dead_letters;
@@ -13,21 +14,21 @@ use std::{str::FromStr, time::Duration};
 use throng::driver::KeyLife;
 use throng_amqp::{Broker, Exchange, Queue, QueueType, Routing, Topology};
 
-/// The exchange servers publish to, as the original's.
+/// The exchange to which servers publish, as in the original.
 pub const EXCHANGE: &str = "liftride";
-/// The queue that is consumed, as the original's `SkierService` does.
+/// The queue to consume, as in the original's `SkierService`.
 pub const QUEUE: &str = "skiers";
-/// The queue for messages that nobody can take.
+/// The queue for messages that no consumer can take.
 pub const DEAD: &str = "skiers-dead";
-/// The time for which a message's id is known beyond the longest wait of a ride.
+/// The time that a message's id is kept beyond the longest wait of a ride.
 const MARGIN: Duration = Duration::from_secs(3_600);
 
 /// The declaration of exchange and queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Exchange and queue survive a restart of the broker, with the rides in them.
+    /// Exchange and queue survive a restart of the broker, with their rides.
     Durable,
-    /// The same, and the queue is a quorum queue: replicated where the broker has several nodes.
+    /// Like `Durable`, with a quorum queue, which a broker of several nodes replicates.
     Quorum,
     /// Exchange and queue do not survive a restart, as in the original.
     Original,
@@ -53,14 +54,14 @@ impl FromStr for Layout {
     }
 }
 
-/// The settings from the environment variables.
+/// The settings from environment variables.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// The address of the broker.
     pub broker: Broker,
     /// The declaration of exchange and queue.
     pub layout: Layout,
-    /// Rides in one message at most.
+    /// The most rides in one message.
     pub frame: usize,
     /// The longest wait of a ride in the queue.
     pub ttl: Duration,
@@ -70,20 +71,21 @@ pub struct Environment {
     pub redis: Option<String>,
 }
 
-/// A variable does not say what it can.
+/// The error for a missing or invalid variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} cannot be read: {why}")]
 pub struct Unreadable {
-    /// The environment variable, as `SKIERS_BROKER`.
+    /// The variable's name, such as `SKIERS_BROKER`.
     pub name: &'static str,
     /// The values that it may have.
     pub why: String,
 }
 
-/// Looks at the variables.
+/// Reads the variables.
 ///
 /// # Errors
-/// One of them is missing or does not say what it can.
+///
+/// [`Unreadable`]: a variable is missing or has an invalid value.
 pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, Unreadable> {
     let said = |name: &'static str| variable(name).filter(|value| !value.is_empty());
     let unreadable = |name| move |why: String| Unreadable { name, why };
@@ -124,7 +126,7 @@ pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environm
 }
 
 impl Environment {
-    /// The exchange, and the queue consumers take rides from: declared by both sides, so that no ride is published to nobody.
+    /// Returns the exchange, and the queue from which consumers take rides. Both sides declare them, so that no published ride is dropped.
     #[must_use]
     pub fn topology(&self) -> Topology {
         let durable = self.layout.is_durable();

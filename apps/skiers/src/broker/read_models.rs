@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `skier:7` | a hash: rides by `resort:season:day:lift` |
 //! | `day:56:2022:12` | a hash: rides by `lift:21` and by `hour:0` |
-//! | `day:56:2022:12:skiers` | a set: who rode |
+//! | `day:56:2022:12:skiers` | a set: the skiers |
 //! | `resort:56` | a sorted set: the seasons |
 //! | `resorts` | a sorted set: the resorts |
 //!
-//! The first three are `ride-counts`, the others `resort-seasons`. Of each, `throng:NAME:1` says how far it has come, and `throng:NAME:1:filling` is there
-//! while it is not complete.
+//! The first three belong to `ride-counts`, the others to `resort-seasons`. For each of these names, `throng:NAME:1` holds the progress, and
+//! `throng:NAME:1:filling` exists while the read model is incomplete.
 
 use std::collections::HashMap;
 use throng::{model::Error, projection::DurableEvent, services::health::Health};
@@ -46,11 +46,11 @@ fn resort_key(resort: u32) -> String {
     format!("resort:{resort}")
 }
 
-/// Every ride, counted for its skier and for the day of its resort.
+/// Counts every ride for its skier and for its resort's day.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RideCounts;
 
-/// Tells the keys of [`RideCounts`] from others.
+/// True for the keys of [`RideCounts`].
 pub(crate) fn owns_ride_key(key: &str) -> bool {
     key.starts_with("skier:") || key.starts_with("day:")
 }
@@ -76,7 +76,7 @@ impl Outbound for RideCounts {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResortSeasons;
 
-/// Tells the keys of [`ResortSeasons`] from others.
+/// True for the keys of [`ResortSeasons`].
 pub(crate) fn owns_resort_key(key: &str) -> bool {
     key == RESORTS || key.starts_with("resort:")
 }
@@ -95,7 +95,7 @@ impl Outbound for ResortSeasons {
     }
 }
 
-/// The read models of both, for a server that has no journal.
+/// Both read models, for a server without a journal.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadModels {
     reader: Reader,
@@ -108,13 +108,13 @@ impl ReadModels {
         })
     }
 
-    /// Tells a service's checks how they are.
+    /// Adds the state of the read models to a service's health checks.
     pub(crate) fn watch(&self, health: &Health) -> Result<Watch, throng_redis::Error> {
         let models = [ReadModel::of::<RideCounts>(), ReadModel::of::<ResortSeasons>()];
         self.reader.watch(health, models)
     }
 
-    /// The skier, as the rides in Redis make it: what it is asked is answered by the same code as elsewhere.
+    /// Returns the skier, rebuilt from the rides in Redis. Queries then run the same code as with entities.
     pub(crate) async fn skier(&self, skier: u32) -> Result<Skier, NoAnswer> {
         let mut commands = redis::pipe();
         commands.hgetall(skier_key(skier));
@@ -129,10 +129,10 @@ impl ReadModels {
             .ok_or_else(|| strange(&skier_key(skier)))
     }
 
-    /// A day of a resort; `None` without a ride.
+    /// Returns a day of a resort; `None` without a ride.
     pub(crate) async fn resort_day(&self, day: ResortDayId) -> Result<Option<ResortDayView>, NoAnswer> {
         let mut commands = redis::pipe();
-        // No transaction: a Redis that is full refuses those, and still answers.
+        // Not a transaction: a full Redis refuses transactions but still answers reads.
         commands.hgetall(day_key(day)).scard(day_skiers_key(day));
         let (counts, skiers): (HashMap<String, u64>, u64) = self.ask::<RideCounts, _>(&commands).await?;
         if counts.is_empty() {
@@ -165,7 +165,7 @@ impl ReadModels {
         }
     }
 
-    /// The numbers of the resorts, in order.
+    /// Returns the numbers of the resorts, in order.
     pub(crate) async fn resorts(&self) -> Result<Vec<u32>, NoAnswer> {
         let mut commands = redis::pipe();
         commands.zrange(RESORTS, 0, RESORTS_MAX as isize - 1);
@@ -189,7 +189,7 @@ fn hour_of<'a>(hours: &'a mut [u64; HOURS], number: &str) -> Option<&'a mut u64>
     hours.get_mut(number.parse::<usize>().ok()?)
 }
 
-/// The numbers of a text like `56:2022:12:21`.
+/// Parses the numbers of a text like `56:2022:12:21`.
 fn numbers<const COUNT: usize>(text: &str) -> Option<[u32; COUNT]> {
     let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
     numbers.ok()?.try_into().ok()

@@ -1,4 +1,4 @@
-//! Rides on their way to the broker.
+//! The publishing of rides to the broker.
 
 use super::{EXCHANGE, Environment};
 use crate::{
@@ -12,22 +12,23 @@ use throng_amqp::{FrameOptions, Frames, Message, Metrics, PublishError, Publishe
 use throng_breaker::{Breakers, Settings};
 use throng_http::Problem;
 
-/// When a client should come back whose ride finds no room.
+/// The pause for a client whose ride finds the queue full.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The publisher of rides.
 #[derive(Clone, Debug)]
 pub(crate) struct Rides {
     publisher: Publisher,
-    /// Gathers rides that come together into one message.
+    /// Collects concurrent rides into one message.
     frames: Option<Frames>,
 }
 
 impl Rides {
-    /// Connects to the broker; one that is down is tried again behind.
+    /// Connects to the broker. If the broker is down, it keeps trying in the background.
     ///
     /// # Errors
-    /// The exchange or the queue is there as another one.
+    ///
+    /// The exchange or the queue exists with other properties.
     pub(super) fn start(environment: &Environment, breakers: &Breakers, metrics: Metrics) -> anyhow::Result<Self> {
         let publisher = Publisher::start(PublisherOptions {
             topology: environment.topology(),
@@ -47,18 +48,17 @@ impl Rides {
         Ok(Self { publisher, frames })
     }
 
-    /// The connection that publishes.
     pub(super) fn publisher(&self) -> &Publisher {
         &self.publisher
     }
 
-    /// Publishes a ride and waits for the broker's confirm; under a key, twice is once.
+    /// Publishes a ride and waits for the broker's confirmation. With a key, a repeated ride counts once.
     pub(crate) async fn publish(&self, skier: u32, ride: Ride, key: Option<&str>) -> Result<(), Failure> {
         ride.check().map_err(Error::Rejected)?;
         let body = serde_json::to_vec(&RideMessage::new(skier, &ride));
         let body = body.map_err(|error| Error::<Refused>::Malformed(error.to_string()))?;
         let published = match &self.frames {
-            // What has a key of its own has a message of its own.
+            // A ride with a key needs a message of its own, which carries the key.
             Some(frames) if key.is_none() => frames.publish(body).await,
             _ => {
                 let message = Message {
@@ -74,7 +74,7 @@ impl Rides {
     }
 }
 
-/// A client should come back when the breaker lets the next call through.
+/// Turns a publishing error into a problem. With an open breaker, it has the time until the next attempt is allowed.
 fn refused(error: PublishError) -> Failure {
     let unavailable = |reason| Error::Unavailable { reason };
     let (error, retry_after) = match error {

@@ -1,4 +1,4 @@
-//! A server in front of the broker: publishes rides, and answers once the broker has confirmed them.
+//! A server in front of the broker. It publishes rides, and answers once the broker has confirmed them.
 
 use super::{Environment, forward::Consumer, read_models::ReadModels, rides::Rides};
 use crate::{describe, routes::front};
@@ -6,10 +6,11 @@ use throng_amqp::Metrics;
 use throng_app::App;
 use throng_breaker::{Breakers, Settings};
 
-/// The service as a server.
+/// Returns the service as a server.
 ///
 /// # Errors
-/// What the variables say cannot be, or the exchange or the queue is there as another one.
+///
+/// A variable has an invalid value, or the exchange or the queue exists with other properties.
 pub fn app(environment: &Environment) -> anyhow::Result<App> {
     let (breakers, metrics) = (Breakers::default(), Metrics::default());
     let rides = Rides::start(environment, &breakers, metrics.clone())?;

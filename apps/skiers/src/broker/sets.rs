@@ -6,12 +6,14 @@ use throng_redis::{Outbound, redis::Cmd};
 
 use crate::skier::{Skier, SkierEvent};
 
-/// Rides as the original's two consumers keep them: a set for each skier, `SADD <skierID> {liftID,time,waitTime,day,seasonID,resortID}`, and a set for each day of a season,
-/// `SADD "<seasonID>:<day>" {liftID,time,waitTime,skierID,resortID}`.
+/// Keeps rides as the original's two consumers do, in two kinds of sets:
 ///
-/// The elements are the same texts, line breaks included: a ride that one of the original's consumers has kept and that comes here again is one element.
+/// - for each skier, `SADD <skierID> {liftID,time,waitTime,day,seasonID,resortID}`,
+/// - for each day of a season, `SADD "<seasonID>:<day>" {liftID,time,waitTime,skierID,resortID}`.
 ///
-/// Two identical rides are one element of a set, as in the original; the service's own answers tell them apart.
+/// The elements are exactly the original's texts, line breaks included. So a ride that an original consumer has kept already stays one element.
+///
+/// Two identical rides are one element of a set, as in the original. The service's own answers count both.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OriginalSets;
 
@@ -42,7 +44,7 @@ struct OfDay {
     resort: u32,
 }
 
-/// Tells the keys of the sets from others.
+/// True for the keys of the sets.
 pub(crate) fn owns_set_key(key: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (first, second) = key.split_once(':').unwrap_or((key, "0"));
@@ -73,7 +75,7 @@ impl Outbound for OriginalSets {
             skier: seen.id.0,
             resort: ride.resort,
         };
-        // Numbers can always be written.
+        // Serializing numbers cannot fail.
         let of_skier = serde_json::to_string_pretty(&of_skier).ok()?;
         let of_day = serde_json::to_string_pretty(&of_day).ok()?;
         Some(vec![

@@ -17,24 +17,24 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// The dialect of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// The interface's definition: messages are JSON, `{"message":text}`.
+    /// The dialect of the interface's definition: messages are JSON, `{"message":text}`.
     Definition,
-    /// The original's server: messages are their text, and everything calls itself JSON.
+    /// The dialect of the original's server: messages are plain text, and every content type is JSON.
     Original,
 }
 
-/// Why something was not done.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ResponseMsg {
-    /// The fault, for a person to read.
+    /// The fault, in words.
     message: String,
 }
 
-/// A "no", before it is known how it is to be written.
+/// A failure, independent of the dialect.
 pub(crate) enum Failure {
-    /// The service's own, in words.
+    /// A failure of the service, in words.
     Said(StatusCode, String),
-    /// The engine's, as a problem detail.
+    /// A failure of the engine, as a problem detail.
     Problem(Box<throng_http::Problem>),
 }
 
@@ -83,7 +83,7 @@ impl From<NoAnswer> for Failure {
 }
 
 impl Dialect {
-    /// 201, with a word for people.
+    /// Answers 201 with a text.
     pub(super) fn created(self, text: &'static str) -> Response {
         let media_type = match self {
             Self::Definition => TEXT,

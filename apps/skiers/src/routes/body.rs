@@ -1,4 +1,4 @@
-//! Reads a request's body.
+//! Parses the bodies of requests.
 
 use axum::{body::Bytes, extract::rejection::BytesRejection};
 use schemars::JsonSchema;
@@ -11,10 +11,10 @@ use crate::{
     ride::{LIFTS, MINUTES, Refused, ResortDayId, Ride, WAITS},
 };
 
-/// A body as it came, or why it did not come.
+/// A received body, or the reason why it was not received.
 pub(super) type Body = Result<Bytes, BytesRejection>;
 
-/// Why a body says nothing that can be done.
+/// The error for an invalid body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("Invalid body: {0}")]
@@ -38,23 +38,23 @@ pub(super) struct LiftRide {
     #[serde(default, rename = "liftID")]
     #[schemars(with = "u32", required)]
     lift: Value,
-    /// Minutes waited at the lift; may be left out.
+    /// The minutes waited at the lift; optional.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     wait_time: Value,
 }
 
-/// A season to be added.
+/// A season to add.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "Season")]
 pub(super) struct NewSeason {
-    /// Its year, in 4 digits.
+    /// The year, in 4 digits.
     #[serde(default)]
     #[schemars(with = "String", required)]
     year: Value,
 }
 
-/// The ride a body tells of.
+/// Parses the ride in a body.
 pub(super) fn ride(body: &Body, day: ResortDayId) -> Result<Ride, BodyError> {
     let LiftRide { time, lift, wait_time } = read(body)?;
     let ResortDayId { resort, season, day } = day;
@@ -71,7 +71,7 @@ pub(super) fn ride(body: &Body, day: ResortDayId) -> Result<Ride, BodyError> {
     })
 }
 
-/// The season a body names.
+/// Parses the season in a body.
 pub(super) fn season(body: &Body) -> Result<u32, BodyError> {
     let NewSeason { year } = read(body)?;
     let text = match &year {
@@ -86,7 +86,7 @@ pub(super) fn season(body: &Body) -> Result<u32, BodyError> {
 
 fn read<'a, T: Deserialize<'a>>(body: &'a Body) -> Result<T, BodyError> {
     let bytes = body.as_ref().map_err(|why| BodyError::Unreadable(why.body_text()))?;
-    // An array would be taken for the fields in their order.
+    // Serde would accept an array of the fields in their order.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(BodyError::Unreadable("an object was expected, not an array".into()));
     }
@@ -101,7 +101,7 @@ fn number(name: &'static str, value: &Value, range: RangeInclusive<u32>) -> Resu
     number.ok_or_else(|| BodyError::Invalid(Refused::invalid(name, shown(value))))
 }
 
-/// A value as a message repeats it: not all of a long one.
+/// Returns a value for a message, shortened if it is long.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),

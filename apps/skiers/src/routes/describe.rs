@@ -102,7 +102,7 @@ fn of_resorts(described: Described) -> Described {
 struct OfResorts {
     /// A resort's number; may be repeated.
     resort: Vec<u32>,
-    /// A season's year; may be repeated. All of them without it.
+    /// A season's year; may be repeated. All seasons by default.
     season: Option<Vec<u32>>,
 }
 

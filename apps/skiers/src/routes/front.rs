@@ -26,15 +26,15 @@ use crate::{
     statistics::{Endpoint, Statistics},
 };
 
-/// The service behind a server, which has the answers.
+/// The sources of answers behind a server.
 pub(crate) struct Behind {
-    /// Answers queries, if it is there.
+    /// Answers queries, if it is configured.
     pub(crate) redis: Option<ReadModels>,
-    /// The consumer, which gets all that the server cannot answer itself.
+    /// The consumer, which gets all requests that the server cannot answer itself.
     pub(crate) consumer: Option<Consumer>,
 }
 
-/// Rides are published; queries are answered from Redis, or else by the consumer.
+/// Returns the routes: rides are published, and queries are answered from Redis or else by the consumer.
 pub(crate) fn routes(engine: Engine, broker: Rides, behind: Behind) -> Router {
     let Behind { redis, consumer } = behind;
     let pass = move |State(site): State<Site>, request: Request| async move {
@@ -69,7 +69,7 @@ pub(crate) fn routes(engine: Engine, broker: Rides, behind: Behind) -> Router {
     })
 }
 
-/// Finds the endpoint that a request which is passed on counts for; `None`: it asks for nothing there is.
+/// Returns the endpoint that a forwarded request counts for; `None` if the path has none.
 fn endpoint(site: &Site, method: &Method, path: &str) -> Option<Endpoint> {
     let below = |collection: &str| {
         let is_there = path.get(site.prefix.len()..)?.starts_with(collection);

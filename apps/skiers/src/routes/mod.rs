@@ -2,7 +2,8 @@
 //!
 //! | route | answers |
 //! |---|---|
-//! | `POST /skiers/{resortID}/seasons/{seasonID}/days/{dayID}/skiers/{skierID}` `{time, liftID, waitTime?}` | 201 `Lift ride created!`: the ride is durable |
+//! | `POST /skiers/{resortID}/seasons/{seasonID}/days/{dayID}/skiers/{skierID}` `{time, liftID, waitTime?}` | 201 `Lift ride created!`: the ride is
+//! durable |
 //! | `GET` of the same | 200 the vertical of the skier's day, a number |
 //! | the same and `/lifts` | 200 `{lifts: [{liftID, rides}]}` |
 //! | `GET /skiers/{resortID}/seasons/{seasonID}/skiers/{skierID}` | 200 `{daysSkied, rides, totalVert, days: [{dayID, rides, vertical}]}` |
@@ -14,9 +15,11 @@
 //! | the same with `/lifts`, `/lifts/{liftID}`, `/hours` | 200 rides by lift, on one lift, by hour of the ski day |
 //! | `GET /statistics` | 200 `{endpointStats: [{URL, operation, mean, max}]}` |
 //!
-//! Everywhere `/day/` and `/days/` are the same. What cannot be is 400, what is not there 404, both as `{"message":text}`. Below
-//! `/Server_war`, where the original's clients ask, everything is there once more, with messages as the original writes them: the text
-//! alone. A body that is no JSON, on which the original fails (500), is 400 there, too.
+//! `/day/` and `/days/` mean the same everywhere. An invalid request is 400 and a missing resource 404, both with `{"message":text}`.
+//!
+//! The original's clients use paths below `/Server_war`. All routes exist there a second time, with messages in the original's form: plain text. A
+//! body
+//! that is no JSON is 400 there, too, where the original fails with 500.
 
 pub(crate) mod answers;
 mod body;
@@ -48,7 +51,7 @@ use site::{Service, Site};
 /// The prefix of the original's paths.
 const WAR: &str = "/Server_war";
 
-/// The routes, to be mounted on a gateway.
+/// Returns the routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
     let service = Service {
         models: Models::Entities(engine.clone()),
@@ -67,7 +70,7 @@ pub fn routes(engine: Engine) -> Router {
     })
 }
 
-/// Taking rides, and how long that takes.
+/// Returns the routes that take rides, with their response times measured.
 fn rides(prefix: &str) -> Router<Site> {
     Router::new()
         .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
@@ -75,7 +78,7 @@ fn rides(prefix: &str) -> Router<Site> {
         .route(&format!("{prefix}/statistics"), get(statistics))
 }
 
-/// The routes at the root and once more for the original's clients.
+/// Mounts the routes at the root, and again for the original's clients.
 fn mounted(service: Service, routes: impl Fn(&'static str) -> Router<Site>) -> Router {
     let service = Arc::new(service);
     let below = |prefix, dialect| {

@@ -6,12 +6,12 @@ use crate::{
     statistics::Endpoint,
 };
 
-/// Why a path asks for nothing.
+/// The error for a path that names no resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathError {
-    /// The path is not one below `/skiers` or `/resorts`.
+    /// The path is no path below `/skiers` or `/resorts`.
     Unknown,
-    /// The day is none of a season.
+    /// The day is not a day of a season.
     Day,
     /// A number is too large.
     Number(Refused),
@@ -22,7 +22,7 @@ pub(super) enum PathError {
 pub(super) enum SkiersPath {
     /// A skier's day: `{resort}/seasons/{season}/days/{day}/skiers/{skier}`
     Day { day: ResortDayId, skier: u32 },
-    /// The same, and `/lifts`.
+    /// The same with `/lifts`: the lifts of a skier's day.
     Lifts { day: ResortDayId, skier: u32 },
     /// A skier's season: `{resort}/seasons/{season}/skiers/{skier}`
     Season { resort: u32, season: u32, skier: u32 },
@@ -33,22 +33,22 @@ pub(super) enum SkiersPath {
 /// A request below `/resorts/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResortsPath {
-    /// Seasons of a resort: `{resort}/seasons`
+    /// The seasons of a resort: `{resort}/seasons`
     Seasons { resort: u32 },
     /// The number of skiers: `{resort}/seasons/{season}/day/{day}/skiers`
     Skiers(ResortDayId),
-    /// Rides of each lift: `{resort}/seasons/{season}/day/{day}/lifts`
+    /// The rides of each lift: `{resort}/seasons/{season}/day/{day}/lifts`
     Lifts(ResortDayId),
-    /// Rides of one lift: `{resort}/seasons/{season}/day/{day}/lifts/{lift}`
+    /// The rides of one lift: `{resort}/seasons/{season}/day/{day}/lifts/{lift}`
     Lift { day: ResortDayId, lift: u32 },
-    /// Rides by hour: `{resort}/seasons/{season}/day/{day}/hours`
+    /// The rides by hour: `{resort}/seasons/{season}/day/{day}/hours`
     Hours(ResortDayId),
 }
 
-/// Most parts of a path; one with more is none.
+/// The most parts of a path. A longer one is invalid.
 const PARTS_MAX: usize = 8;
 
-/// The parts of a path; one slash at its end counts for nothing.
+/// The parts of a path. One slash at its end is ignored.
 struct Parts<'a> {
     parts: [&'a str; PARTS_MAX],
     count: usize,
@@ -70,7 +70,7 @@ impl<'a> Parts<'a> {
 }
 
 impl SkiersPath {
-    /// Names the endpoint that a query of it counts for.
+    /// Returns the endpoint that the query counts for.
     pub(super) fn endpoint(self) -> Endpoint {
         match self {
             Self::Day { .. } => Endpoint::GetSkierDay,
@@ -80,7 +80,7 @@ impl SkiersPath {
         }
     }
 
-    /// Both spellings, `/days/` and `/day/`, are taken.
+    /// Parses a path. Both spellings, `/days/` and `/day/`, are accepted.
     pub(super) fn parse(path: &str) -> Result<Self, PathError> {
         let parts = Parts::of(path)?;
         match *parts.all() {
@@ -106,7 +106,7 @@ impl SkiersPath {
 }
 
 impl ResortsPath {
-    /// Names the endpoint that a query of it counts for.
+    /// Returns the endpoint that the query counts for.
     pub(super) fn endpoint(self) -> Endpoint {
         match self {
             Self::Seasons { .. } => Endpoint::GetSeasons,
@@ -116,7 +116,7 @@ impl ResortsPath {
         }
     }
 
-    /// Both spellings, `/day/` and `/days/`, are taken.
+    /// Parses a path. Both spellings, `/day/` and `/days/`, are accepted.
     pub(super) fn parse(path: &str) -> Result<Self, PathError> {
         let parts = Parts::of(path)?;
         match *parts.all() {
@@ -153,7 +153,7 @@ fn resort_day(resort: &str, season: &str, day: &str) -> Result<ResortDayId, Path
     }
 }
 
-/// A part that is all digits.
+/// Parses a part that consists of digits.
 fn number(name: &str, part: &str) -> Result<u32, PathError> {
     if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(PathError::Unknown);

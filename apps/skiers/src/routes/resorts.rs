@@ -1,4 +1,4 @@
-//! Below `/resorts`: resorts, their seasons, and what rides come to on a day.
+//! The routes below `/resorts`: resorts, their seasons, and the totals of a day.
 
 use axum::{extract::State, http::Uri, response::Response};
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ use crate::{
 
 pub(super) const COLLECTION: &str = "/resorts/";
 
-/// The resorts there are.
+/// The list of resorts.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ResortsList {
     /// The resorts in the order of their numbers.
@@ -34,7 +34,7 @@ pub(super) struct ResortsList {
 struct ResortEntry {
     /// The resort's name.
     resort_name: String,
-    /// The number that paths name it by.
+    /// The resort's number, as in paths.
     #[serde(rename = "resortID")]
     resort_id: u32,
 }
@@ -42,7 +42,7 @@ struct ResortEntry {
 /// The seasons of a resort.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SeasonsList {
-    /// Their years, in order.
+    /// The years, in order.
     seasons: Vec<String>,
 }
 
@@ -50,16 +50,16 @@ pub(super) struct SeasonsList {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResortSkiers {
-    /// When that was so, in UTC.
+    /// The time of the count, in UTC.
     time: String,
-    /// Different skiers that day.
+    /// The number of different skiers on the day.
     num_skiers: u64,
 }
 
-/// Rides at a resort by the hour.
+/// The rides at a resort by hour.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Hours {
-    /// Minutes 1 to 60 of the ski day first, 361 to 420 last.
+    /// The rides by hour, from minutes 1 to 60 of the ski day to minutes 361 to 420.
     hours: [u64; HOURS],
 }
 

@@ -1,4 +1,4 @@
-//! The service, as the handlers of the routes share it.
+//! The service, shared by the handlers of the routes.
 
 use axum::{
     Json,
@@ -22,7 +22,7 @@ pub(super) struct Service {
     pub(super) statistics: Statistics,
 }
 
-/// The service as it stands below a prefix.
+/// The service below a prefix.
 #[derive(Clone)]
 pub(super) struct Site {
     pub(super) service: Arc<Service>,
@@ -31,12 +31,12 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Returns the rest of a path behind the prefix and `/skiers/` or `/resorts/`.
+    /// Returns the rest of a path after the prefix and `/skiers/` or `/resorts/`.
     pub(super) fn below<'a>(&self, collection: &str, path: &'a str) -> &'a str {
         path.get(self.prefix.len() + collection.len()..).unwrap_or_default()
     }
 
-    /// Has something answered, and measures it.
+    /// Answers a request, and measures the time.
     pub(super) async fn answer(
         &self,
         endpoint: Endpoint,

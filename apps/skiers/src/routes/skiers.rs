@@ -1,4 +1,4 @@
-//! Below `/skiers`: rides, and what they come to for a skier.
+//! The routes below `/skiers`: rides, and a skier's totals.
 
 use axum::{extract::State, http::Uri, response::Response};
 use schemars::JsonSchema;
@@ -23,7 +23,7 @@ pub(super) const COLLECTION: &str = "/skiers/";
 /// The vertical of a skier by season.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SkierVertical {
-    /// An entry for each season of each resort asked for, in the order of the resorts asked for.
+    /// An entry for each season of each requested resort, in the order of the request.
     resorts: Vec<SeasonVertical>,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Lifts {
     lifts: Vec<Lift>,
 }
 
-/// Rides on a lift.
+/// The rides on a lift.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Lift {
     /// The lift's number.
     #[serde(rename = "liftID")]
     lift_id: u32,
-    /// The number of rides with it.
+    /// The number of rides on it.
     rides: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Lift {
 pub(super) struct Season {
     /// The number of days skied.
     days_skied: usize,
-    /// The number of rides, identical ones too.
+    /// The number of rides. Identical ones count separately.
     rides: u64,
     /// The vertical of all rides.
     total_vert: u64,
@@ -74,7 +74,7 @@ struct Day {
     /// The day of the season.
     #[serde(rename = "dayID")]
     day_id: String,
-    /// The number of rides, identical ones too.
+    /// The number of rides. Identical ones count separately.
     rides: u64,
     /// The vertical of all rides.
     vertical: u64,
@@ -173,7 +173,7 @@ async fn vertical(site: &Site, skier: u32, query: &str) -> Result<Response, Fail
     json(SkierVertical { resorts })
 }
 
-/// All values of a parameter that may be repeated, each once.
+/// Returns all values of a parameter that may be repeated, each once.
 fn numbers(query: &str, name: &str) -> Result<Vec<u32>, Failure> {
     let mut numbers = Vec::new();
     for (_, value) in form_urlencoded::parse(query.as_bytes()).filter(|(found, _)| found == name) {

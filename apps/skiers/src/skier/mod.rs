@@ -1,4 +1,4 @@
-//! A skier: the rides taken, added up by day and lift.
+//! A skier: the rides taken, counted by day and lift.
 
 mod queries;
 
@@ -15,13 +15,12 @@ use crate::{
     tally::Tally,
 };
 
-/// Resort, season, day and lift.
+/// A key of resort, season, day and lift.
 type DayLift = (u32, u32, u32, u32);
 
-/// A skier, by number. There is one from the first ride on.
+/// A skier, by number. The skier exists from the first ride on.
 ///
-/// Rides of the same day on the same lift are one entry: 24 bytes, in one block of memory with all others. Everything a skier can be
-/// asked is a range of it.
+/// Rides of the same day on the same lift are one entry of 24 bytes, in one block of memory with all others. Each query reads a range of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Skier {
@@ -41,7 +40,7 @@ impl FromIterator<(DayLift, u64)> for Skier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkierCommand {
-    /// Records a ride, and has the day of the resort count it. One more each time, also when all of it is the same.
+    /// Records a ride, and tells the resort's day to count it. Each ride counts, even if it equals another one.
     Ride(Ride),
 }
 

@@ -12,7 +12,7 @@ use crate::ride::{LiftRides, Refused, ResortDayId, vertical};
 pub struct SkiDay {
     /// The day of the season.
     pub day: u32,
-    /// The number of rides, identical ones too.
+    /// The number of rides. Identical ones count separately.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -20,10 +20,10 @@ pub struct SkiDay {
     pub lifts: Vec<LiftRides>,
 }
 
-/// A season of a skier at a resort, day by day. The days skied are those there are.
+/// A season of a skier at a resort, day by day. It has only the days skied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkiSeason {
-    /// The number of rides, identical ones too.
+    /// The number of rides. Identical ones count separately.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -40,7 +40,7 @@ pub struct SeasonTotals {
     pub season: u32,
     /// The number of days skied.
     pub days: u32,
-    /// The number of rides, identical ones too.
+    /// The number of rides. Identical ones count separately.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -66,7 +66,7 @@ impl Query<Skier> for GetSkier {
     }
 }
 
-/// A season of a skier at a resort, day by day: the query `season`. Refused when there was no ride.
+/// The query `season`: a season of a skier at a resort, day by day. Refused without a ride.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GetSeason {
     /// The resort's number.
@@ -84,7 +84,7 @@ impl Query<Skier> for GetSeason {
     }
 }
 
-/// A day of a skier at a resort: the query `day`. Refused when there was no ride.
+/// The query `day`: a day of a skier at a resort. Refused without a ride.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GetDay {
     /// The resort's number.
@@ -124,7 +124,7 @@ impl Skier {
         }
     }
 
-    /// A season at a resort; `None` without a ride.
+    /// Returns a season at a resort; `None` without a ride.
     pub(crate) fn season(&self, resort: u32, season: u32) -> Option<SkiSeason> {
         let all = (resort, season, 0, 0)..=(resort, season, u32::MAX, u32::MAX);
         let rides = self.rides.range(all);
@@ -135,7 +135,7 @@ impl Skier {
         })
     }
 
-    /// A day at a resort; `None` without a ride.
+    /// Returns a day at a resort; `None` without a ride.
     pub(crate) fn day(&self, id: ResortDayId) -> Option<SkiDay> {
         let ResortDayId { resort, season, day } = id;
         let rides = self

@@ -1,9 +1,9 @@
-//! The HTTP contract, byte for byte: the real engine behind the real gateway, over sockets.
+//! Tests of the HTTP contract, byte for byte: the real engine behind the real gateway, over sockets.
 
 use crate::service::Service;
 use serde_json::{Value, json};
 
-/// Rides of skier 7 on day 12, as a path.
+/// The path of skier 7's rides on day 12.
 const DAY: &str = "/skiers/56/seasons/2022/days/12/skiers/7";
 const RIDE: &str = r#"{"time":217,"liftID":21,"waitTime":3}"#;
 const WAR: &str = "/Server_war";

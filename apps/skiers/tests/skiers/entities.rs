@@ -1,4 +1,4 @@
-//! Skiers and days of resorts say what a model says that keeps every ride.
+//! Tests of skiers and resorts' days against a model that keeps every ride.
 
 use crate::model::Model;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ struct World {
 }
 
 impl World {
-    /// Has a skier ride, and delivers what is sent.
+    /// Makes a skier ride, and delivers the messages sent.
     fn ride(&mut self, skier: u32, ride: Ride) -> Result<(), Refused> {
         let of = self
             .skiers
@@ -59,7 +59,7 @@ fn read<E: Entity, Q: Query<E>>(subject: &Subject<E>, query: Q) -> Result<Q::Ans
         from: Asker::Client(None),
         family: None,
     };
-    // What is stored says the same.
+    // The stored state gives the same answers.
     let stored: E = serde_json::from_slice(&serde_json::to_vec(&subject.state).unwrap()).unwrap();
     query.answer(&stored, &moment)
 }
@@ -76,7 +76,7 @@ fn rides() -> impl Strategy<Value = Vec<(u32, Ride)>> {
                 wait: None,
             }
         });
-    // Often twice the same.
+    // Equal rides are frequent.
     let rides = proptest::collection::vec(((1..5_u32, ride), 1..3_usize), 0..60);
     rides.prop_map(|rides| rides.into_iter().flat_map(|(ride, times)| vec![ride; times]).collect())
 }

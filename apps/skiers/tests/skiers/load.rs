@@ -1,4 +1,4 @@
-//! The shipped load plans: what they come to in full, and small against the real service.
+//! Tests of the shipped load plans: their full totals, and a small run against the real service.
 
 use crate::service::Service;
 use throng_load::{Options, Report, Target, plan::Plan};
@@ -27,7 +27,7 @@ fn rides_of_all_three_phases_count_on_their_day() {
         "skiers",
         &[("threads", 20.0), ("skiers", 200.0), ("runs", 10.0)],
     );
-    // 5 threads × 80, 20 × 60, 2 × 1.
+    // The threads times their requests: 5 × 80, 20 × 60, 2 × 1.
     assert_eq!(report.counters.successes, 400 + 1_200 + 2);
     until("all rides are counted", || service.rides(56, 2022) == 1_602);
     let statistics = service.get("/statistics").1;

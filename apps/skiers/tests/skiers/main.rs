@@ -1,4 +1,4 @@
-//! The service from outside, and against a model of it.
+//! Tests of the service from outside, and against a model.
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 

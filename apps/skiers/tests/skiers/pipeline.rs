@@ -1,5 +1,6 @@
-//! The arrangement with a broker and Redis, as processes on real servers, each of which is killed under load: at the end every ride that was answered 201
-//! counts once in every query.
+//! A test of the arrangement with a broker and Redis, as processes on real servers. Each is killed under load. In the end every ride that was
+//! answered
+//! with 201 counts exactly once in every query.
 
 use crate::{
     model::Model,
@@ -22,7 +23,7 @@ use throng_testing::{JSON, request, until};
 const RESORT: u32 = 56;
 const SEASON: u32 = 2022;
 
-/// Posts rides from several clients until it is told to end; each ride under a key, until it is answered 201.
+/// Posts rides from several clients until it is stopped. Each ride has a key, and is repeated until it is answered with 201.
 struct Load<'a> {
     server: SocketAddr,
     end: &'a AtomicBool,
@@ -69,7 +70,7 @@ impl Load<'_> {
     }
 }
 
-/// Numbers that look like chance, always the same ones.
+/// Returns a source of pseudo-random numbers, always the same for a seed.
 fn fastrand(seed: u32) -> impl FnMut() -> u32 {
     let mut state = u64::from(seed) + 0x9e37_79b9;
     move || {
@@ -125,7 +126,7 @@ fn rides_count_once_though_broker_redis_and_consumer_die() {
         refused_at_once: &refused_at_once,
     };
     thread::scope(|scope| {
-        // However this ends, the clients do.
+        // Stops the clients, even if a check panics.
         let _ends = Ends(&end);
         for client in 0..6 {
             let load = &load;
@@ -170,7 +171,7 @@ fn rides_count_once_though_broker_redis_and_consumer_die() {
     .unwrap();
     assert_eq!(season.status, 201, "passed on to the consumer");
     answers_alike(&model, server.address, other.address);
-    // What was passed on is measured, too.
+    // Forwarded requests are measured, too.
     let statistics = get(server.address, "/statistics");
     let operations = statistics["endpointStats"].as_array().unwrap();
     for url in ["/resorts", "/skiers/{skierID}/vertical"] {
@@ -179,7 +180,7 @@ fn rides_count_once_though_broker_redis_and_consumer_die() {
     }
 }
 
-/// Ends the clients.
+/// Stops the clients on drop.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -192,7 +193,7 @@ fn day_path(day: ResortDayId, what: &str) -> String {
     format!("/resorts/{RESORT}/seasons/{SEASON}/day/{}/{what}", day.day)
 }
 
-/// Rides that all days have counted.
+/// Returns the number of rides that all days have counted.
 fn counted(server: SocketAddr, model: &Model) -> u64 {
     let hours = |day| get(server, &day_path(day, "hours"));
     let sum = |hours: Value| {
@@ -206,7 +207,7 @@ fn counted(server: SocketAddr, model: &Model) -> u64 {
     model.days().into_iter().map(|day| sum(hours(day))).sum()
 }
 
-/// Every query, asked of the server in front.
+/// Compares every query at the front server with the model.
 fn compare(server: SocketAddr, model: &Model) {
     let lifts = |lifts: &[skiers::ride::LiftRides]| -> Value {
         lifts
@@ -238,7 +239,7 @@ fn compare(server: SocketAddr, model: &Model) {
     }
 }
 
-/// Asks for absent things, malformed things and lists, and compares the answer from Redis with the consumer's.
+/// Compares the answers from Redis with the consumer's, for missing resources, malformed requests and lists.
 fn answers_alike(model: &Model, consumer: SocketAddr, redis: SocketAddr) {
     let skier = model.rides[0].0;
     let paths = [
@@ -268,7 +269,7 @@ fn answers_alike(model: &Model, consumer: SocketAddr, redis: SocketAddr) {
     }
 }
 
-/// The original's sets in Redis, each with its elements.
+/// The original's sets in Redis, with their elements.
 type Sets = BTreeSet<(String, BTreeSet<String>)>;
 
 fn in_redis(redis: &Redis) -> Sets {
@@ -316,7 +317,7 @@ fn expected_in_redis(model: &Model) -> Sets {
     sets.into_iter().collect()
 }
 
-/// An object as the original writes it.
+/// Returns an object in the original's form.
 fn pretty(fields: &[(&str, u32)]) -> String {
     let fields: Vec<String> = fields
         .iter()

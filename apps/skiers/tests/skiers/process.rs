@@ -1,4 +1,4 @@
-//! The service as processes, asked over HTTP.
+//! The service as processes, with a client over HTTP.
 
 use serde_json::Value;
 use std::{
@@ -9,13 +9,13 @@ use std::{
 };
 use throng_testing::{request, until};
 
-/// A process of the service; it ends with this.
+/// A process of the service. It is killed on drop.
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
-/// The service in a role, not yet started.
+/// Returns the command for the service in a role.
 pub(crate) fn command(role: &str, address: SocketAddr, directory: &Path, variables: &[(&str, String)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skiers"));
     command
@@ -44,7 +44,7 @@ impl Process {
 
 impl Process {
     pub(crate) fn kill(&mut self) {
-        // Both fail only for a process that has ended.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -60,7 +60,7 @@ pub(crate) fn free_address() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, servers::free_port().unwrap()).into()
 }
 
-/// Waits for a query's answer.
+/// Repeats a query until it is answered.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Value {
     let mut found = Value::Null;
     until(path, || match request(address, "GET", path, "", "") {
@@ -73,7 +73,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Value {
     found
 }
 
-/// The check of a service's readiness, and whether it is ready for all of them.
+/// Returns one of a service's health checks, with the status of its readiness as a whole.
 pub(crate) fn check(address: SocketAddr, name: &str) -> Option<(u16, Value)> {
     let ready = request(address, "GET", "/health/ready", "", "").ok()?;
     let body = ready.json();

@@ -1,4 +1,4 @@
-//! Starts, stand-bys and readiness of servers and consumers, as processes.
+//! Tests of starts, stand-bys and readiness of servers and consumers, as processes.
 
 use crate::process::{Process, check, command, free_address};
 use serde_json::json;
@@ -16,7 +16,7 @@ static BROKER: LazyLock<RabbitMq> = LazyLock::new(|| {
 
 const DAY: &str = "/resorts/56/seasons/2022/day/12/lifts/7";
 
-/// Posts a ride on lift 7, each under a key of its own.
+/// Posts a ride on lift 7, with a key of its own.
 fn ride(server: SocketAddr, number: u32) {
     let headers = format!("{JSON}idempotency-key: ride-{number}\r\n");
     let path = format!("/skiers/56/seasons/2022/days/12/skiers/{number}");
@@ -37,7 +37,7 @@ fn is(at: SocketAddr, name: &str, status: &str, part: &str) -> bool {
     check(at, name).is_some_and(|(_, check)| check["status"] == status && check.to_string().contains(part))
 }
 
-/// A broker has the queue once; so one test after the other.
+/// All roles in one test, because a broker has the queue only once.
 #[test]
 fn second_consumer_takes_over_and_redis_is_in_the_readiness() {
     let directory = tempfile::tempdir().unwrap();
@@ -125,14 +125,14 @@ fn wrong_password_ends_the_start_with_a_sentence() {
     }
 }
 
-/// The program's own command, to the end.
+/// The command `dead-letters` from start to end.
 #[test]
 fn dead_letters_command_sends_rides_again() {
     let broker = RabbitMq::start(RabbitMqOptions::default()).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let variables = [("SKIERS_BROKER", broker.url())];
     let server = Process::start("server", free_address(), &directory.path().join("server"), &variables);
-    // The same key for two rides of a skier: the second is dead, though it was answered 201.
+    // Two rides with one key: the second becomes a dead letter, though it was answered with 201.
     for time in [1, 2] {
         let body = json!({"time": time, "liftID": 7}).to_string();
         let headers = format!("{JSON}idempotency-key: same\r\n");
@@ -159,7 +159,7 @@ fn dead_letters_command_sends_rides_again() {
     until("one is dead", || {
         run(&["--dry-run"]).contains("1 would be sent again to the queue skiers")
     });
-    // A letter that stays is back a moment later.
+    // A letter that stays is out of the queue for a moment.
     until("it stays", || {
         run(&["--reason", "expired"]).contains("1 left in skiers-dead")
     });

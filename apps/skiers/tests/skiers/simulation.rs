@@ -1,4 +1,4 @@
-//! The service in simulated worlds: whatever fails and whoever dies, every ride that was answered counts exactly once in every query.
+//! The service in simulated worlds with faults: every ride that was answered counts exactly once in every query.
 
 use crate::model::Model;
 use skiers::{
@@ -27,7 +27,7 @@ fn ride(sim: &Sim) -> Ride {
     Ride {
         resort: RESORT,
         season: SEASON,
-        // Most on the same day.
+        // Most rides are on the same day.
         day: 1 + sim.below(5).saturating_sub(2) as u32,
         time: 1 + sim.below(420) as u32,
         lift: 1 + sim.below(3) as u32,
@@ -35,7 +35,7 @@ fn ride(sim: &Sim) -> Ride {
     }
 }
 
-/// Waits until all rides have reached their days. One too many would be seen by what is compared then.
+/// Waits until all rides have reached their days. The later comparison would find a surplus one.
 async fn arrived(sim: &Sim, model: &Model) {
     for day in model.days() {
         loop {
@@ -85,7 +85,7 @@ fn an_answered_ride_counts_once_in_every_query_despite_deaths() {
             let mut model = Model::default();
             let mut last = None;
             for number in 0..40 {
-                // Now and then the same ride again: it is another one.
+                // Sometimes an equal ride, which counts separately.
                 let (skier, ride) = match last {
                     Some(same) if sim.chance(0.2) => same,
                     _ => (1 + sim.below(4) as u32, ride(&sim)),
@@ -132,7 +132,7 @@ fn unanswered_rides_count_for_day_and_skier_alike() {
             let asked: BTreeSet<u32> = (1..30).collect();
             for skier in &asked {
                 let (id, ride) = (Number(*skier), Ride { day: 1, ..ride(&sim) });
-                // Nobody waits for the answer.
+                // Sent without waiting for the answer.
                 drop(sim.spawn({
                     let sim = sim.clone();
                     async move {
@@ -155,7 +155,7 @@ fn unanswered_rides_count_for_day_and_skier_alike() {
                 .await
                 .unwrap();
             loop {
-                // First the day, which hears of a ride after its skier.
+                // The day is read first, because a ride reaches it after its skier.
                 let of_day = match sim.read_until_known::<ResortDay, _>(day, || GetResortDay {}).await {
                     Ok(of_day) => of_day.rides,
                     Err(Error::Unknown { .. }) => 0,

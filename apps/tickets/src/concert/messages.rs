@@ -1,17 +1,17 @@
-//! The concert's messages: commands, events, replies and rejections.
+//! The messages of a concert: commands, events, replies and rejections.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_app::model::{Event, Rejection};
 
-/// A zone of a concert: seats of one price.
+/// A zone of a concert: seats with one price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Zone {
-    /// The name, one of its kind in the concert.
+    /// The name, unique within the concert.
     pub name: String,
-    /// The price of a seat.
+    /// The price of a seat, in cents.
     pub cents: u64,
-    /// The number of seats; they are numbered from 1.
+    /// The number of seats. They are numbered from 1.
     pub seats: u32,
 }
 
@@ -25,7 +25,7 @@ pub enum ConcertCommand {
         title: String,
         /// The zones, at most 20.
         zones: Vec<Zone>,
-        /// The time in which held seats are paid, at most an hour; ten minutes unless it is given.
+        /// The time to pay for held seats, in seconds: at most an hour, ten minutes by default.
         #[serde(default)]
         hold_secs: Option<u32>,
     },
@@ -37,7 +37,7 @@ pub enum ConcertCommand {
         zone: String,
         /// The number of seats.
         tickets: u32,
-        /// Waits where there are too few.
+        /// True if the order waits when there are too few seats.
         waits: bool,
     },
     /// Sells the held seats. Only orders send this.
@@ -45,7 +45,7 @@ pub enum ConcertCommand {
         /// The order's id.
         order: String,
     },
-    /// Gives back what the order has: seats, or its place in the waiting list. Only orders send this.
+    /// Gives back the order's seats, or its place on the waiting list. Only orders send this.
     Release {
         /// The order's id.
         order: String,
@@ -60,12 +60,12 @@ pub enum ConcertEvent {
     Announced {
         /// The concert's title.
         title: String,
-        /// Prices and numbers of seats, zone by zone.
+        /// The zones, with prices and numbers of seats.
         zones: Vec<Zone>,
-        /// The time in which held seats are paid.
+        /// The time to pay for held seats, in seconds.
         hold_secs: u32,
     },
-    /// Seats are held for an order; it waits no longer.
+    /// Seats are held for an order. If it was waiting, it waits no longer.
     SeatsHeld {
         /// The order's id.
         order: String,
@@ -73,10 +73,10 @@ pub enum ConcertEvent {
         zone: String,
         /// The numbers of the seats.
         seats: Vec<u32>,
-        /// Seats of the zone that are still free.
+        /// The number of seats of the zone that are still free.
         free: u32,
     },
-    /// The order stands at the end of the zone's waiting list.
+    /// The order joined the end of the zone's waiting list.
     WaitListed {
         /// The order's id.
         order: String,
@@ -90,7 +90,7 @@ pub enum ConcertEvent {
         /// The order's id.
         order: String,
     },
-    /// The order has given back its seats, or left the waiting list.
+    /// The order gave back its seats, or left the waiting list.
     Released {
         /// The order's id.
         order: String,
@@ -98,21 +98,21 @@ pub enum ConcertEvent {
         zone: String,
         /// The numbers of the seats; none if it was waiting.
         seats: Vec<u32>,
-        /// Seats of the zone that are free now.
+        /// The number of seats of the zone that are free now.
         free: u32,
     },
 }
 
 impl Event for ConcertEvent {}
 
-/// Seats that are held for an order until it has paid.
+/// Seats held for an order until it has paid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offer {
     /// The numbers of the seats.
     pub seats: Vec<u32>,
-    /// The price of all of them.
+    /// The price of all of them, in cents.
     pub cents: u64,
-    /// The time in which they are paid.
+    /// The time to pay for them, in seconds.
     pub hold_secs: u32,
 }
 
@@ -126,7 +126,7 @@ pub enum ConcertReply {
     Held(Offer),
     /// The order is on the waiting list.
     Waiting {
-        /// Its place, from 1.
+        /// The place, from 1.
         place: u32,
     },
 }
@@ -138,24 +138,24 @@ pub enum ConcertRejection {
     /// The concert was announced before.
     #[error("the concert is on sale already")]
     AlreadyAnnounced,
-    /// The announcement has no zones, too many, two of one name, or a number that is out of bounds.
+    /// The announcement has no zones, too many zones, two zones of one name, or a number out of bounds.
     #[error("{why}")]
     Invalid {
-        /// The field, and what is wrong with it.
+        /// The field and its fault.
         why: String,
     },
     /// The concert has no such zone.
     #[error("the concert has no zone {zone:?}")]
     NoSuchZone {
-        /// The zone that was asked for.
+        /// The requested zone.
         zone: String,
     },
-    /// Fewer seats are free, or others wait for them.
+    /// Fewer seats are free, or other orders wait for them.
     #[error("there are not {tickets} free seats in {zone:?}")]
     SoldOut {
         /// The zone's name.
         zone: String,
-        /// The number of seats that were asked for.
+        /// The requested number of seats.
         tickets: u32,
     },
     /// The waiting list is full.

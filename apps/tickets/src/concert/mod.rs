@@ -1,7 +1,8 @@
 //! A concert: zones of seats, the orders that hold or have bought them, and a waiting list for each zone.
 //!
-//! The concert alone says who has which seat. It gives no seat twice, since it decides one command after another. Seats that come back
-//! go to the waiting list first, in its order: nobody overtakes the first who waits, also if fewer seats would do.
+//! Only the concert assigns seats. It gives no seat twice, since it handles one command after another. Returned seats go to the waiting list first,
+//! in
+//! its order. No order overtakes the first one on the list, even if fewer seats would be enough for it.
 
 mod messages;
 mod queries;
@@ -18,13 +19,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use throng_app::model::{CommandAnswer, Entity, Turn};
 
-/// The time in which held seats are paid, unless the announcement gives another.
+/// The default time to pay for held seats, in seconds.
 pub const HOLD_SECS: u32 = 600;
 const HOLD_SECS_MAX: u32 = 3_600;
 const ZONES_MAX: usize = 20;
 const SEATS_MAX: u32 = 50_000;
 const CENTS_MAX: u64 = 100_000_000;
-/// Orders on the waiting list of a zone.
+/// The most orders on the waiting list of a zone.
 const WAITING_MAX: usize = 10_000;
 
 /// A concert's state.
@@ -33,7 +34,7 @@ pub struct Concert {
     title: String,
     hold_secs: u32,
     zones: Vec<ZoneState>,
-    /// Keyed by the order's id.
+    /// The orders, by id.
     orders: BTreeMap<String, Place>,
 }
 
@@ -55,7 +56,7 @@ struct Waiting {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Place {
     zone: String,
-    /// None while it waits.
+    /// The seats; empty while the order waits.
     seats: Vec<u32>,
     is_sold: bool,
 }
@@ -108,7 +109,7 @@ impl Concert {
         }
     }
 
-    /// Takes back what an order has, and offers it to those who wait, in their order.
+    /// Takes back an order's seats, and offers them to the waiting orders, in their order.
     fn release(&self, order: String, of: &ZoneState, place: &Place, turn: &mut Turn<'_, Self>) {
         let mut seats = of.seats.clone();
         seats.give_back(&place.seats);

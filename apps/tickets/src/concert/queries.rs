@@ -1,38 +1,38 @@
-//! Reads of a concert.
+//! The queries of a concert.
 
 use super::{Concert, ConcertRejection, Zone, ZoneState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_app::model::{Moment, Query, View};
 
-/// Asks for the zones and their free seats: `GET /api/concert/{id}`.
+/// The query for the zones and their free seats: `GET /api/concert/{id}`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetConcert {}
 
-/// A concert, as everybody may see it.
+/// The public view of a concert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConcertView {
     /// The concert's title.
     pub title: String,
-    /// Prices and free seats, zone by zone.
+    /// The zones, with prices and free seats.
     pub zones: Vec<ZoneView>,
-    /// The number of its events so far: the live feed goes on after it.
+    /// The number of events so far. The live feed continues after it.
     pub as_of: u64,
 }
 
-/// A zone and the numbers of its seats.
+/// A zone, with the counts of its seats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ZoneView {
     /// The zone, its price and all its seats.
     #[serde(flatten)]
     pub zone: Zone,
-    /// Seats that can be held.
+    /// The number of free seats.
     pub free: u32,
-    /// Seats that are held and not paid yet.
+    /// The number of seats that are held and not paid yet.
     pub held: u32,
-    /// Seats that are sold.
+    /// The number of sold seats.
     pub sold: u32,
-    /// Orders on the waiting list.
+    /// The number of orders on the waiting list.
     pub waiting: u32,
 }
 

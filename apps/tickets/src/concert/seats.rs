@@ -1,13 +1,13 @@
-//! The seats of a zone, numbered from 1: which of them are free.
+//! The seats of a zone, numbered from 1, and which of them are free.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The seats of a zone. They are given out from the front; those that came back go first.
+/// The seats of a zone. They are assigned from the front. Returned seats are assigned first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seats {
     count: u32,
-    /// All seats behind this one have never been given out.
+    /// The last seat that was ever assigned. All later ones are free.
     given: u32,
     returned: BTreeSet<u32>,
 }
@@ -24,13 +24,13 @@ impl Seats {
         self.count - self.given + self.returned.len() as u32
     }
 
-    /// The free seats with the lowest numbers; `None` if there are fewer.
+    /// Returns the free seats with the lowest numbers; `None` if too few are free.
     pub(super) fn lowest(&self, tickets: u32) -> Option<Vec<u32>> {
         let free = self.returned.iter().copied().chain(self.given + 1..=self.count);
         (tickets <= self.free()).then(|| free.take(tickets as usize).collect())
     }
 
-    /// Takes seats that are free. A history that takes one twice is a panic: the engine sets the concert apart.
+    /// Takes free seats. Panics if a history takes a seat twice; the engine then quarantines the concert.
     pub(super) fn take(&mut self, seats: &[u32]) {
         for seat in seats {
             if !self.returned.remove(seat) {

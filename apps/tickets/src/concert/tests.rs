@@ -33,7 +33,7 @@ fn release(order: &str) -> ConcertCommand {
     ConcertCommand::Release { order: order.into() }
 }
 
-/// The orders that were offered seats, with these.
+/// Returns the orders that were offered seats, with the seats.
 fn offers(done: &Done<Concert>) -> Vec<(String, Vec<u32>)> {
     let offer = |(order, command): (&str, &OrderCommand)| match command {
         OrderCommand::TakeOffer(offer) => (order.to_owned(), offer.seats.clone()),

@@ -1,4 +1,4 @@
-//! The order's messages: commands, events and rejections.
+//! The messages of an order: commands, events and rejections.
 
 use crate::{
     concert::Offer,
@@ -10,13 +10,13 @@ use throng_app::model::{CallId, CallOutcome, Event, Rejection, TextId, Timestamp
 
 use super::Stage;
 
-/// A command of an order. None is public: clients have the routes of the service.
+/// A command of an order. None is public: clients use the service's routes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderCommand {
     /// Asks for seats.
     Place {
-        /// The name of the customer, who alone may pay and cancel.
+        /// The name of the customer. Only the customer may pay and cancel.
         customer: TextId,
         /// The concert's id.
         concert: TextId,
@@ -24,7 +24,7 @@ pub enum OrderCommand {
         zone: String,
         /// The number of seats.
         tickets: u32,
-        /// Waits where too few are free.
+        /// True if the order waits when too few seats are free.
         waits: bool,
     },
     /// Pays for the held seats.
@@ -32,34 +32,34 @@ pub enum OrderCommand {
         /// The provider's token for the means of payment.
         token: String,
     },
-    /// Gives the seats back, also paid ones; or leaves the waiting list.
+    /// Gives the seats back, even paid ones, or leaves the waiting list.
     Cancel {},
-    /// Hears whether the customer may have more tickets. Only the engine sends this.
+    /// Delivers the customer's answer about the limit. Only the engine sends this.
     HearCustomer {
-        /// The reason of a refusal.
+        /// The reason for a refusal.
         refused: Option<String>,
     },
-    /// Hears from the concert. Only the engine sends this.
+    /// Delivers the concert's answer. Only the engine sends this.
     HearConcert {
-        /// The reply, or the reason of a refusal.
+        /// The reply, or the reason for a refusal.
         outcome: HoldOutcome,
     },
     /// Takes seats that became free. Only the concert sends this.
     TakeOffer(Offer),
     /// Ends the hold. Only the timer sends this.
     Expire {},
-    /// Hears the outcome of a charge or a reversal. Only the engine sends this.
+    /// Delivers the outcome of a charge or a reversal. Only the engine sends this.
     HearPayment {
-        /// The charge or reversal that is over.
+        /// The charge or reversal that has ended.
         call: CallId,
-        /// The provider's answer, or that there is none.
+        /// The provider's answer, or the reason why there is none.
         outcome: CallOutcome<Receipt, Declined>,
     },
-    /// Hears an answer that came after the outcome. Only the engine sends this.
+    /// Delivers an answer that arrived after the outcome. Only the engine sends this.
     HearLatePayment {
-        /// The charge or reversal whose outcome was told before.
+        /// The charge or reversal whose outcome was delivered before.
         call: CallId,
-        /// The provider did it.
+        /// True if the provider did it.
         is_done: bool,
     },
 }
@@ -72,12 +72,12 @@ pub enum HoldOutcome {
     Held(Offer),
     /// The order is on the waiting list.
     Waiting {
-        /// Its place, from 1.
+        /// The place, from 1.
         place: u32,
     },
-    /// There are no seats for it.
+    /// The order gets no seats.
     Refused {
-        /// Words for the customer.
+        /// The reason, in words for the customer.
         why: String,
     },
 }
@@ -96,37 +96,37 @@ pub enum OrderEvent {
         zone: String,
         /// The number of seats.
         tickets: u32,
-        /// Waits where too few are free.
+        /// True if the order waits when too few seats are free.
         waits: bool,
     },
     /// The tickets are within the customer's limit.
     Allowed {},
     /// The order is on the waiting list.
     WaitListed {
-        /// Its place, from 1.
+        /// The place, from 1.
         place: u32,
     },
     /// Seats are held for the order.
     Held {
         /// The numbers of the seats.
         seats: Vec<u32>,
-        /// The price of all of them.
+        /// The price of all of them, in cents.
         cents: u64,
         /// The end of the hold.
         until: Timestamp,
     },
-    /// The provider was asked for the money.
+    /// The provider was asked for a payment.
     PaymentAsked {
         /// The number of the payment within the order, from 1.
         number: u32,
         /// The idempotency key at the provider.
         call: CallId,
     },
-    /// The money did not come. The seats are still held.
+    /// The payment failed. The seats are still held.
     PaymentFailed {
         /// The number of the payment.
         number: u32,
-        /// The provider's words, or why it was not asked.
+        /// The provider's words, or the reason why it was not asked.
         why: String,
     },
     /// The order is paid, and the seats are sold.
@@ -137,14 +137,14 @@ pub enum OrderEvent {
         concert: String,
         /// The number of seats.
         tickets: u32,
-        /// The price of all of them.
+        /// The price of all of them, in cents.
         cents: u64,
     },
     /// The order has ended without seats.
     Closed {
-        /// The way in which it ended.
+        /// The kind of the ending.
         ending: Ending,
-        /// The reason of a refusal, in words.
+        /// The reason for a refusal, in words.
         why: Option<String>,
     },
     /// The provider was asked to reverse a payment.
@@ -154,12 +154,12 @@ pub enum OrderEvent {
         /// The idempotency key at the provider.
         call: CallId,
     },
-    /// The provider has reversed the payment: nothing of it remains charged.
+    /// The provider has reversed the payment, so that nothing of it remains charged.
     Reversed {
         /// The number of the payment.
         number: u32,
     },
-    /// The provider will not reverse the payment: the box office has to look at it.
+    /// The provider refuses to reverse the payment. The box office has to handle it.
     ReversalRefused {
         /// The number of the payment.
         number: u32,
@@ -192,7 +192,7 @@ pub enum OrderRejection {
     /// The number of tickets is 0, or more than a customer may have.
     #[error("an order has 1 to {most} tickets")]
     Tickets {
-        /// The most there can be.
+        /// The limit.
         most: u32,
     },
     /// The caller is not the order's customer.
@@ -207,7 +207,7 @@ pub enum OrderRejection {
     /// Too many payments of this order have failed.
     #[error("{payments} payments of this order have failed")]
     TooManyPayments {
-        /// Payments asked for so far.
+        /// The number of payments so far.
         payments: u32,
     },
     /// The order has ended.

@@ -1,7 +1,8 @@
-//! An order: it asks the customer, holds seats at the concert, is paid outside, and is confirmed.
+//! An order. It asks the customer, holds seats at the concert, is paid at the provider, and is confirmed.
 //!
-//! The order leads. It alone decides when a hold is over, so that a payment is either in time or not: the timer and the outcome of the
-//! payment are commands of the same entity, one after the other. Its last step, the sale of held seats, is one that cannot be refused.
+//! The order is in charge. Only the order decides when a hold ends. The timer and the outcome of the payment are both commands of the order, one
+//! after
+//! the other, so a payment is either in time or not. Its last step, the sale of held seats, cannot be refused.
 //!
 //! | stage | after | goes on with |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | `held` | `held`, `payment_failed` | a payment, the timer, or a cancellation |
 //! | `paying` | `payment_asked` | the outcome of the payment, the timer, or a cancellation |
 //! | `confirmed` | `confirmed` | a cancellation |
-//! | `refused`, `expired`, `cancelled` | `closed` | nothing, but for a reversal under way |
+//! | `refused`, `expired`, `cancelled` | `closed` | nothing, except a reversal in progress |
 
 mod messages;
 mod payment;
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_app::model::{Asker, CommandAnswer, Entity, OnOutcome, RequestError, Timestamp, Turn};
 
-/// The timer of a hold.
+/// The timer that ends a hold.
 const HOLD: &str = "hold";
 
 /// The stage of an order.
@@ -47,13 +48,13 @@ pub enum Stage {
     Waiting,
     /// Seats are held and wait for a payment.
     Held,
-    /// The provider is being asked for the money.
+    /// The provider is being asked for the payment.
     Paying,
     /// The order is paid, and the seats are the customer's.
     Confirmed,
-    /// The limit or the concert refused it.
+    /// The customer's limit or the concert refused it.
     Refused,
-    /// The hold was over before the money came.
+    /// The hold ended before the payment.
     Expired,
     /// The order was cancelled.
     Cancelled,
@@ -80,7 +81,7 @@ impl Order {
         matches!(self.stage, Stage::Refused | Stage::Expired | Stage::Cancelled)
     }
 
-    /// A client with a name has to be the customer. The box office asks without a name.
+    /// Checks that a client with a name is the customer. The box office asks without a name.
     fn check_owner(&self, from: Asker<'_>) -> Result<(), OrderRejection> {
         match from.caller() {
             Some(name) if name != self.customer => Err(OrderRejection::NotYours),
@@ -98,7 +99,7 @@ impl Order {
         turn.remind(HOLD, until, None, OrderCommand::Expire {});
     }
 
-    /// Gives back the customer's tickets and the concert's seats. Both take it after what the order has asked of them before.
+    /// Gives back the customer's tickets and the concert's seats. Both receive this after the order's earlier messages.
     fn close(&self, ending: Ending, why: Option<String>, turn: &mut Turn<'_, Self>) {
         turn.emit(OrderEvent::Closed { ending, why });
         turn.cancel(HOLD);
@@ -174,7 +175,7 @@ impl Entity for Order {
             OrderCommand::TakeOffer(offer) if matches!(self.stage, Stage::Asked | Stage::Waiting) => {
                 self.hold(offer, turn);
             }
-            // The order has ended meanwhile, and its release is on the way.
+            // The order has ended meanwhile, and its release is on its way.
             OrderCommand::HearCustomer { .. } | OrderCommand::HearConcert { .. } | OrderCommand::TakeOffer(_) => {}
             OrderCommand::Pay { token } => {
                 self.check_owner(turn.from())?;

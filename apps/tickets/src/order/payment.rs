@@ -1,14 +1,14 @@
-//! The payments of an order: what the provider was asked for, and what has to be reversed.
+//! The payments of an order: charges at the provider, and their reversals.
 //!
 //! | outcome of a charge | what the order does |
 //! |---|---|
-//! | answered, and the hold lives | the seats are sold |
-//! | answered, and the order has ended | reverses the payment |
+//! | done, and the seats are still held | the seats are sold |
+//! | done, and the order has ended | reverses the payment |
 //! | failed, or nothing was sent | the seats stay held, and may be paid again |
-//! | not known | reverses the payment, and lets it be paid again |
+//! | not known | reverses the payment, and allows another one |
 //!
-//! A reversal names the payment. The provider gives the money back, or takes the payment no more if it has not come yet: so it may be asked
-//! for until its outcome is known.
+//! A reversal names the payment. The provider returns the money, or refuses the payment if it arrives later. So a reversal may be repeated until its
+//! outcome is known.
 
 use super::{HOLD, Order, OrderEvent, OrderRejection, Stage};
 use crate::{
@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_app::model::{CallId, CallOutcome, OnCallOutcome, Turn};
 
-/// The longest time of a payment. It may hang over the end of the hold: then it is reversed.
+/// The longest time of a payment. It may end after the hold; then it is reversed.
 const PAYMENT_WITHIN: Duration = Duration::from_secs(30);
-/// A reversal that has no outcome by then is asked for anew.
+/// The time after which a reversal without an outcome is requested again.
 const REVERSAL_WITHIN: Duration = Duration::from_hours(24);
 const PAYMENTS_MAX: usize = 5;
 
@@ -32,7 +32,7 @@ const PAYMENTS_MAX: usize = 5;
 pub(super) struct Payment {
     call: CallId,
     status: PaymentStatus,
-    /// The last call for its reversal.
+    /// The call of its latest reversal.
     reversal: Option<CallId>,
 }
 
@@ -40,30 +40,30 @@ pub(super) struct Payment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PaymentStatus {
-    /// The provider is asked for the money.
+    /// The provider is being asked for the money.
     Asked,
-    /// The money has come.
+    /// The money was charged.
     Taken,
-    /// No money has come.
+    /// No money was charged.
     Failed,
-    /// The provider is asked to reverse it.
+    /// The provider is being asked to reverse it.
     Reversing,
     /// Nothing of it remains charged.
     Reversed,
-    /// The provider will not reverse it.
+    /// The provider refuses to reverse it.
     ReversalRefused,
 }
 
-/// A payment, as the order shows it.
+/// A payment in the view of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PaymentView {
     /// The name of the payment at the provider.
     pub payment: String,
-    /// The state of the payment at the provider, as far as it is known.
+    /// The known state of the payment at the provider.
     pub status: PaymentStatus,
 }
 
-/// The name of a payment at the provider: the order's id, and the number of the payment within it.
+/// Returns the name of a payment at the provider: the order's id, and the number of the payment within the order.
 fn name_of(order: &str, number: u32) -> String {
     format!("{order}/{number}")
 }
@@ -95,7 +95,7 @@ impl Order {
         Ok(())
     }
 
-    /// Ends the payment of an order that has ended: one under way makes no further attempt, and one that was taken is reversed.
+    /// Undoes the payment of an order that has ended. A payment in progress makes no further attempt, and a charged one is reversed.
     pub(super) fn undo_payment(&self, turn: &mut Turn<'_, Self>) {
         for (number, payment) in (1..).zip(&self.payments) {
             match payment.status {
@@ -180,7 +180,7 @@ impl Order {
         }
     }
 
-    /// A charge that was taken to have failed has been made all the same: another attempt of it was in doubt.
+    /// Reverses a charge that counted as failed, but was made by another attempt with an unknown outcome.
     pub(super) fn hear_late_payment(&self, call: CallId, is_done: bool, turn: &mut Turn<'_, Self>) {
         for (number, payment) in (1..).zip(&self.payments) {
             if payment.call == call && payment.status == PaymentStatus::Failed && is_done {

@@ -1,15 +1,15 @@
-//! Reads of an order.
+//! The queries of an order.
 
 use super::{Order, OrderRejection, PaymentView, Stage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_app::model::{Moment, Query, Timestamp, View};
 
-/// Asks for the order. A client with a name sees its own orders only.
+/// The query for the order. A client with a name sees only its own orders.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetOrder {}
 
-/// An order, as its customer sees it.
+/// The view of an order for its customer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderView {
     /// The customer's name.
@@ -20,17 +20,17 @@ pub struct OrderView {
     pub zone: String,
     /// The number of seats.
     pub tickets: u32,
-    /// The step of the sale it has come to.
+    /// The stage of the order.
     pub stage: Stage,
-    /// The reason of a refusal.
+    /// The reason for a refusal.
     pub why: Option<String>,
-    /// The numbers of the seats; none unless they are held or bought.
+    /// The numbers of the seats; empty unless they are held or bought.
     pub seats: Vec<u32>,
-    /// The price of all seats.
+    /// The price of all seats, in cents.
     pub cents: u64,
-    /// The end of the hold, where seats are held.
+    /// The end of the hold, if seats are held.
     pub pay_until: Option<String>,
-    /// The payments, the first one first.
+    /// The payments, oldest first.
     pub payments: Vec<PaymentView>,
 }
 
@@ -60,7 +60,7 @@ impl Query<Order> for GetOrder {
     }
 }
 
-/// The time as RFC 3339.
+/// Formats a time by RFC 3339.
 pub(crate) fn text_of(time: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(time.micros).map_or_else(|why| why.to_string(), |time| time.to_string())
 }

@@ -22,7 +22,7 @@ fn offer() -> Offer {
     }
 }
 
-/// An order of Ann's whose seats are held.
+/// Returns an order of Ann's with held seats.
 fn held() -> Subject<Order> {
     let mut order = Subject::given("o-1", []);
     let placed = OrderCommand::Place {
@@ -49,7 +49,7 @@ fn pay(order: &mut Subject<Order>) -> CallId {
     called
 }
 
-/// The names of the payments whose reversal was asked for.
+/// Counts the requested reversals.
 fn reversals(done: &Done<Order>) -> usize {
     let asked = |event: &&OrderEvent| matches!(event, OrderEvent::ReversalAsked { .. });
     done.effects.events.iter().filter(asked).count()

@@ -1,4 +1,4 @@
-//! The payment provider, as an order calls it.
+//! The payment provider as an order calls it.
 
 mod provider;
 
@@ -9,43 +9,43 @@ use serde::{Deserialize, Serialize};
 use std::{sync::OnceLock, time::Duration};
 use throng_app::model::{Attempt, CallError, Outside};
 
-/// A request to the provider. A payment has a name, under which it is made once and reversed once.
+/// A request to the provider. Each payment has a name. Under its name it is charged at most once and reversed at most once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PaymentRequest {
-    /// Takes the money.
+    /// Charges the money.
     Charge {
         /// The name of the payment.
         payment: String,
-        /// Cents to be charged.
+        /// The cents to charge.
         cents: u64,
-        /// The provider's token for the means of payment: no secret.
+        /// The provider's token for the means of payment. It is no secret.
         token: String,
     },
-    /// Gives the money back. A payment that has not come yet is not taken any more.
+    /// Returns the money. A payment that arrives later is refused.
     Reverse {
         /// The name of the payment.
         payment: String,
     },
 }
 
-/// The provider has done it.
+/// The provider has done the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
     /// The name of the payment.
     pub payment: String,
 }
 
-/// The provider will not do it.
+/// The provider refuses the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Declined {
     /// The provider's words.
     pub why: String,
 }
 
-/// The worker that asks the provider. A real one has a client for HTTP in the place of [`DemoProvider`].
+/// The worker that calls the provider. A real service would use an HTTP client in place of [`DemoProvider`].
 ///
-/// The default is a provider as the environment sets it, opened at the first payment.
+/// The default is a provider with the settings of the environment, opened at the first payment.
 #[derive(Default)]
 pub struct Payments {
     provider: OnceLock<Result<DemoProvider, String>>,
@@ -72,7 +72,7 @@ impl Payments {
 
 impl Outside for Payments {
     const NAME: &'static str = "payments";
-    // A provider that takes 100 ms does 2,560 payments a second then.
+    // With a provider that takes 100 ms, this gives 2,560 payments a second.
     const CONCURRENCY: usize = 256;
     const TIMEOUT: Duration = Duration::from_secs(10);
     const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(20));

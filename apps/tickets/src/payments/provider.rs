@@ -1,4 +1,4 @@
-//! A provider for demonstrations: it is slow, loses requests and answers, and hears some requests twice.
+//! A provider for demonstrations. It is slow, loses requests and answers, and handles some requests twice.
 
 use super::{Declined, PaymentRequest, Receipt};
 use anyhow::Context as _;
@@ -16,7 +16,7 @@ use throng_app::model::CallError;
 /// The token of a card that is always declined.
 pub const DECLINED_TOKEN: &str = "declined";
 
-/// The provider's faults. Shares are of all requests, from 0 to 1.
+/// The provider's faults. Each share is a fraction of all requests, from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -24,11 +24,11 @@ pub struct Settings {
     pub slow_ms: u64,
     /// The share of requests that are lost on the way.
     pub lost: f64,
-    /// The share of answers that are lost: the provider has done it.
+    /// The share of lost answers, whose requests were done.
     pub mute: f64,
     /// The share of requests that arrive twice.
     pub twice: f64,
-    /// The file of what it has done. In memory only, a new process of it knows no payment any more.
+    /// The file of its payments. Without it they are only in memory, and a restarted process has forgotten them.
     pub ledger: Option<PathBuf>,
 }
 
@@ -48,15 +48,17 @@ impl Settings {
     /// Reads the settings from the variable `TICKETS_PROVIDER`, if it is set.
     ///
     /// # Errors
-    /// The variable does not hold settings.
+    ///
+    /// The variable has invalid settings.
     pub fn of_environment() -> anyhow::Result<Self> {
         std::env::var("TICKETS_PROVIDER").map_or_else(|_| Ok(Self::default()), |text| Self::read(&text))
     }
 
-    /// Reads the settings from JSON.
+    /// Parses the settings from JSON.
     ///
     /// # Errors
-    /// The text is none of them.
+    ///
+    /// The text is not valid.
     pub fn read(text: &str) -> anyhow::Result<Self> {
         serde_json::from_str(text).with_context(|| {
             format!("TICKETS_PROVIDER is {text:?}; write JSON with slow_ms, lost, mute, twice, ledger")
@@ -64,13 +66,13 @@ impl Settings {
     }
 }
 
-/// Takes payments in this process, and is slow, loses answers or charges twice as its settings say.
+/// A provider in this process. Its settings make it slow, lose answers or handle requests twice.
 pub struct DemoProvider {
     settings: Settings,
     ledger: Mutex<Ledger>,
 }
 
-/// Payments by their names, changed under one lock by each request.
+/// Payments by name. Each request changes them under one lock.
 #[derive(Default)]
 struct Ledger {
     payments: HashMap<String, Payment>,
@@ -80,15 +82,16 @@ struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Payment {
     Charged,
-    /// Reversed, or never to be charged.
+    /// Reversed, or reversed before any charge.
     Reversed,
 }
 
 impl DemoProvider {
-    /// A provider with these faults.
+    /// Returns a provider with these faults.
     ///
     /// # Errors
-    /// The file of its ledger cannot be read.
+    ///
+    /// Its ledger file cannot be read.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let ledger = match &settings.ledger {
             None => Ledger::default(),
@@ -100,9 +103,10 @@ impl DemoProvider {
         })
     }
 
-    /// Makes a request, with what can happen to it on the way.
+    /// Makes a request, with the faults on its way.
     ///
     /// # Errors
+    ///
     /// The provider declines it, or there is no answer.
     pub(super) async fn ask(&self, request: PaymentRequest) -> Result<Receipt, CallError<Declined>> {
         let happens = |share: f64| fastrand::f64() < share;
@@ -134,7 +138,7 @@ impl Ledger {
             match line?.split_once(' ') {
                 Some(("charged", name)) => payments.insert(name.to_owned(), Payment::Charged),
                 Some((_, name)) => payments.insert(name.to_owned(), Payment::Reversed),
-                // A process that was killed may have left the last line unfinished.
+                // A killed process may have left the last line incomplete.
                 None => None,
             };
         }
@@ -144,7 +148,7 @@ impl Ledger {
         })
     }
 
-    /// Does what is asked for, once under a name.
+    /// Does a request, at most once per payment name.
     fn take(&mut self, request: &PaymentRequest) -> io::Result<Result<Receipt, Declined>> {
         let declined = |why: &str| Ok(Err(Declined { why: why.to_owned() }));
         let (payment, was, is) = match request {
@@ -192,7 +196,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
         for request in requests {
-            // A new process for each request.
+            // A new ledger for each request, as after a restart.
             drop(Ledger::open(path.clone()).unwrap().take(request).unwrap());
         }
         std::fs::read_to_string(path).unwrap()

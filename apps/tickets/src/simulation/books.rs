@@ -1,4 +1,4 @@
-//! The books of a sale when everything has settled, and the rules for them.
+//! The books of a sale after everything has settled, and the rules for them.
 
 use super::Money;
 use crate::{
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use throng_app::model::Entity;
 use throng_sim::{History, Sim};
 
-/// All that is known in the end.
+/// All data known at the end.
 #[derive(Default, PartialEq)]
 pub(super) struct Books {
     pub(super) concerts: BTreeMap<String, ConcertView>,
@@ -21,19 +21,19 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Returns the orders whose seats wait for a payment.
+    /// Returns the orders whose held seats are not paid yet.
     pub(super) fn held(&self) -> impl Iterator<Item = &str> {
         let held = self.orders.iter().filter(|(_, order)| order.stage == Stage::Held);
         held.map(|(id, _)| id.as_str())
     }
 
-    /// Nothing is under way any more.
+    /// True if nothing is in progress.
     pub(super) fn has_settled(&self) -> bool {
         let seats_held = |concert: &ConcertView| concert.zones.iter().any(|zone| zone.held > 0);
         self.orders.values().all(has_settled) && !self.concerts.values().any(seats_held)
     }
 
-    /// Checks all rules, and counts what has happened.
+    /// Checks all rules, and counts the outcomes.
     pub(super) fn check(&self, sim: &Sim) {
         self.orders
             .iter()
@@ -48,7 +48,7 @@ impl Books {
         }
     }
 
-    /// An order is paid once if it is confirmed, and not at all if it has ended.
+    /// Checks that a confirmed order is paid once, and an ended one not at all.
     fn check_order(&self, sim: &Sim, id: &str, order: &OrderView) {
         let of = |payment: &str| self.money.get(payment).copied().unwrap_or_default();
         let payments: Vec<Money> = order.payments.iter().map(|payment| of(&payment.payment)).collect();
@@ -84,7 +84,7 @@ impl Books {
         }
     }
 
-    /// Each seat is sold to one order at most, and the concert knows of it.
+    /// Checks that each seat is sold to at most one order, and that the concert agrees.
     fn check_seats(&self, sim: &Sim) {
         for (name, concert) in &self.concerts {
             for zone in &concert.zones {
@@ -128,7 +128,7 @@ fn has_a_place(order: &OrderView) -> bool {
     )
 }
 
-/// Seats go to the first who waits, and to nobody else while somebody does.
+/// Checks that seats go to the first waiting order, and to no other order while one waits.
 pub(super) fn check_line(sim: &Sim, history: &History, concert: &str) {
     let mut lines: BTreeMap<String, VecDeque<String>> = BTreeMap::new();
     for event in history.events(Concert::KIND, concert) {

@@ -1,4 +1,4 @@
-//! The sale in simulated worlds: no seat is sold twice, none without money, and no money stays without a seat.
+//! The sale in simulated worlds. No seat is sold twice or without money, and no money is kept without a seat.
 
 mod books;
 mod nodes;
@@ -18,20 +18,20 @@ use std::{
 use throng_app::model::Error;
 use throng_sim::{CallFaults, Failure, Fake, Faults, Run, Sim, Simulation, for_each_seed_with};
 
-/// A bug that is planted in the orders whose ids begin so.
+/// A planted bug. It affects the orders whose ids begin with this.
 pub(crate) struct Bug(&'static str);
 
-/// A payment that came after the end of the order is kept.
+/// Keeps a payment that arrives after the end of the order.
 pub(crate) const KEEPS_MONEY: Bug = Bug("keeps-money-");
-/// A payment of which nothing is known is not reversed before the next one.
+/// Does not reverse a payment with an unknown outcome before the next one.
 pub(crate) const CHARGES_TWICE: Bug = Bug("charges-twice-");
-/// A payment of which nothing is known is taken for paid.
+/// Treats a payment with an unknown outcome as paid.
 pub(crate) const TRUSTS_UNKNOWN: Bug = Bug("trusts-unknown-");
-/// The end of the hold gives the seats back, and forgets that they are being paid.
+/// Gives the seats back at the end of the hold, and forgets their payment in progress.
 pub(crate) const FORGETS_PAYMENT: Bug = Bug("forgets-payment-");
 
 impl Bug {
-    /// True if the order has the bug, and the place for it is here.
+    /// True if the order has this bug, and `here` is the place for it.
     pub(crate) fn is_in(&self, here: bool, order: &str) -> bool {
         here && order.starts_with(self.0)
     }
@@ -40,16 +40,16 @@ impl Bug {
 const CONCERTS: [&str; 2] = ["hamlet", "macbeth"];
 const CUSTOMERS: [&str; 3] = ["ann", "bob", "cid"];
 const STEPS: u64 = 40;
-/// Longer than a payment may take, and shorter than all steps take.
+/// The hold time: longer than a payment, shorter than all steps together.
 const HOLD_SECS: u32 = 60;
-/// Looks at the books until all has settled; more are a failure.
+/// The most looks at the books before they must have settled.
 const LOOKS_MAX: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
-/// The provider's books, by the name of the payment.
+/// The provider's books, by payment name.
 type Ledger = Arc<Mutex<BTreeMap<String, Money>>>;
 
-/// Times that a payment was charged and reversed.
+/// The number of times that a payment was charged and reversed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Money {
     charged: u32,
@@ -66,7 +66,7 @@ fn faults() -> CallFaults {
     }
 }
 
-/// A provider that makes and reverses each payment once.
+/// Returns a provider that charges and reverses each payment once.
 fn provider(ledger: &Ledger) -> Fake<Payments> {
     let ledger = ledger.clone();
     let decide = move |request: &PaymentRequest| {
@@ -114,11 +114,11 @@ fn announce() -> ConcertCommand {
     }
 }
 
-/// An order for some seats.
+/// Returns a random order for some seats.
 fn place(sim: &Sim) -> OrderCommand {
     OrderCommand::Place {
         customer: CUSTOMERS[sim.below(3) as usize].parse().unwrap(),
-        // Now and then for a concert that is not there.
+        // Sometimes for a concert that does not exist.
         concert: ["hamlet", "hamlet", "hamlet", "macbeth", "nothing"][sim.below(5) as usize]
             .parse()
             .unwrap(),
@@ -128,7 +128,7 @@ fn place(sim: &Sim) -> OrderCommand {
     }
 }
 
-/// A command of a customer for an order that was placed.
+/// Returns a random command of a customer for an existing order.
 fn go_on(sim: &Sim) -> OrderCommand {
     match sim.below(8) {
         0 => OrderCommand::Cancel {},
@@ -139,7 +139,7 @@ fn go_on(sim: &Sim) -> OrderCommand {
     }
 }
 
-/// The orders of one run, the last one placed last.
+/// Returns the id of an order by its number in the run.
 fn id_of(bug: Option<&Bug>, number: u64) -> String {
     format!("{}{number}", bug.map_or("order-", |bug| bug.0))
 }
@@ -172,7 +172,7 @@ async fn look(sim: &Sim, bug: Option<&Bug>, placed: u64) -> Books {
     books
 }
 
-/// Sells tickets while processes die and the provider fails; then looks at the books.
+/// Sells tickets while processes die and the provider fails, then checks the books.
 fn sell(seed: u64, bug: Option<&Bug>, keep_trace: bool) -> Result<Run, Box<Failure>> {
     let ledger = Ledger::default();
     let world = world(seed, &ledger).faults(Faults::random(seed)).keep_trace(keep_trace);
@@ -200,13 +200,13 @@ fn sell(seed: u64, bug: Option<&Bug>, keep_trace: bool) -> Result<Run, Box<Failu
         sim.set_faults(Faults::none());
         let (mut looks, mut last) = (0, None);
         let mut books = loop {
-            // The parts are read one after the other: they are of one moment if they do not change any more.
+            // The parts are read one after another. They belong to one moment only once they no longer change.
             let books = look(&sim, bug, placed).await;
             let is_still = last.as_ref() == Some(&books);
             if books.has_settled() && is_still || looks >= LOOKS_MAX {
                 break books;
             }
-            // Those who wait are offered seats one after the other.
+            // Waiting orders are offered seats one after another.
             for order in books.held() {
                 looks += 1;
                 ask(&sim, order, STEPS + looks as u64, go_on(&sim)).await;
@@ -244,7 +244,7 @@ fn seats_and_money_agree_whatever_fails() {
     );
 }
 
-/// Tells if one of 100 seeds finds a planted bug.
+/// True if one of 100 seeds finds a planted bug.
 fn is_found(bug: &Bug) -> bool {
     let found = (0..100).find(|seed| sell(*seed, Some(bug), false).is_err());
     println!("{}: {found:?}", bug.0);

@@ -1,4 +1,4 @@
-//! The sale on several nodes, whose shards move while payments are under way.
+//! The sale on several nodes, whose shards move during payments.
 
 use super::{
     BETWEEN_LOOKS, Books, CONCERTS, CUSTOMERS, LOOKS_MAX, Ledger, announce, books, go_on, id_of, place, world,
@@ -24,7 +24,7 @@ async fn start_all(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// Has all nodes run and serve.
+/// Restarts all nodes, and waits until they serve.
 async fn recover(sim: &Sim, nodes: &Nodes) {
     nodes.mend();
     start_all(sim, nodes).await;
@@ -33,7 +33,7 @@ async fn recover(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// Asks one node or another until the answer is known; where none serves, they recover.
+/// Asks one node or another until the answer is known. If none serves, recovers them.
 async fn ask<T, R, F>(sim: &Sim, nodes: &Nodes, mut attempt: impl FnMut(Engine) -> F) -> Result<T, Error<R>>
 where
     T: Send + 'static,
@@ -108,7 +108,7 @@ async fn look(sim: &Sim, nodes: &Nodes, placed: u64) -> Books {
 fn sell(seed: u64, keep_trace: bool) -> Result<Run, Box<Failure>> {
     let ledger = Ledger::default();
     let mut faults = Faults::random(seed);
-    // A call that takes as long as a lease is a line that is cut: there is another fault for that.
+    // A call as long as a lease would be a cut connection, which is a separate fault.
     faults.stall_micros = 50_000..300_000;
     let world = world(seed, &ledger).faults(faults).keep_trace(keep_trace);
     let sold = world.try_run(|sim| async move {
@@ -134,7 +134,7 @@ fn sell(seed: u64, keep_trace: bool) -> Result<Run, Box<Failure>> {
         recover(&sim, &nodes).await;
         let (mut looks, mut last) = (0, None);
         let mut books = loop {
-            // The parts are read one after the other: they are of one moment if they do not change any more.
+            // The parts are read one after another. They belong to one moment only once they no longer change.
             let books = look(&sim, &nodes, placed).await;
             let is_still = last.as_ref() == Some(&books);
             if books.has_settled() && is_still || looks >= LOOKS_MAX {

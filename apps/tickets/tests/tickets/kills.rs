@@ -1,4 +1,4 @@
-//! The program is killed while many buy: no seat is sold twice, and each confirmed order has been paid once.
+//! A test that kills the program during many purchases. No seat is sold twice, and each confirmed order is paid once.
 
 use crate::program::Program;
 use serde_json::{Value, json};
@@ -15,23 +15,23 @@ use std::{
 };
 use throng_testing::{JSON, request, until};
 
-/// Seats for each kill: some orders wait in the end.
+/// The seats for each kill. There are too few, so some orders wait in the end.
 const SEATS: u64 = 20;
 const BUYERS: u64 = 4;
-/// Orders that are answered between two kills.
+/// The number of answered orders between two kills.
 const ORDERS_BETWEEN: u64 = 12;
 
-/// Buyers, who go on while the program is killed.
+/// The sale, with buyers that continue while the program is killed.
 struct Sale {
-    /// Read by a buyer during its requests; written while nobody is to buy.
+    /// A buyer holds a read lock during its requests. A write lock stops all buyers.
     address: RwLock<SocketAddr>,
     answered: AtomicU64,
-    /// Set once, in the end.
+    /// Set once, at the end.
     is_over: AtomicBool,
 }
 
 impl Sale {
-    /// Orders, pays, and cancels some. A request whose answer does not come is not repeated.
+    /// Orders, pays, and cancels some orders. A request without an answer is not repeated.
     fn buy(&self, buyer: u64) {
         for number in 0.. {
             if self.is_over.load(Relaxed) {
@@ -71,7 +71,7 @@ fn orders(program: &Program) -> Vec<String> {
     }
 }
 
-/// The rules that hold at each moment while nobody orders or cancels, whatever else is under way.
+/// Checks the rules that always hold while no buyer orders or cancels, even with other work in progress.
 fn check(program: &Program, ledger: &Path, seats: u64) {
     let zone = program.get("/api/concert/hamlet")["zones"][0].clone();
     let count = |name: &str| zone[name].as_u64().unwrap();
@@ -101,7 +101,7 @@ fn check(program: &Program, ledger: &Path, seats: u64) {
 
 #[test]
 fn killed_program_oversells_nothing() {
-    // `TICKETS_KILLS=100` is the long run.
+    // For a long run, set `TICKETS_KILLS=100`.
     let kills = env::var("TICKETS_KILLS").map_or(3, |text| text.parse().unwrap());
     let seats = SEATS * kills;
     let directory = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn killed_program_oversells_nothing() {
     let start = || Program::start(&data, &provider);
     let mut program = start();
     let zones = json!([{ "name": "stalls", "cents": 5_000, "seats": seats }]);
-    // Holds that are not paid end while the program is being killed.
+    // Unpaid holds end while the program is being killed.
     let announcement = json!({ "title": "Hamlet", "zones": zones, "hold_secs": 5 });
     program.post("/api/concert/hamlet/announce", &announcement);
     let sale = Arc::new(Sale {

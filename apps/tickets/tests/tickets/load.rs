@@ -1,4 +1,4 @@
-//! The load plan, small, against the real service: every request means what the plan says.
+//! A test of the load plan in a small size, against the real service: every request fits the plan.
 
 use crate::service::Service;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The service from outside.
+//! Tests of the service from outside.
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! The service's own program, as a process.
+//! The service's program as a process, for tests.
 
 use serde_json::Value;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use throng_testing::{JSON, request};
 
-/// A process of the service; it ends with this.
+/// A process of the service. It is killed on drop.
 pub struct Program {
     child: Child,
     pub address: SocketAddr,
@@ -37,7 +37,7 @@ impl Program {
     }
 
     pub fn kill(&mut self) {
-        // Both fail only for a process that has ended.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

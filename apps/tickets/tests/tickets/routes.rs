@@ -1,4 +1,4 @@
-//! Orders, roles, feeds and the best sellers, over sockets.
+//! Tests of orders, roles, feeds and the best sellers, over sockets.
 
 use crate::service::{Service, authorization};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ fn open_counter_takes_everybody_for_the_box_office() {
     assert_eq!(service.pay("", "o-1", "card")["stage"], "confirmed");
 }
 
-/// Lines of data of a live stream.
+/// The lines of a live stream.
 struct Feed(BufReader<TcpStream>);
 
 impl Feed {
@@ -142,7 +142,7 @@ impl Feed {
         feed
     }
 
-    /// The rest of the next line that begins so.
+    /// Returns the rest of the next line with this beginning.
     fn line(&mut self, begin: &str) -> String {
         loop {
             let mut line = String::new();

@@ -1,4 +1,4 @@
-//! The service on an engine in memory, with a provider that has no faults, and callers with tokens.
+//! The service on an engine in memory, with a provider without faults, and callers with tokens.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::hmac;
@@ -18,7 +18,7 @@ use tickets::{
 
 const SECRET: &[u8] = b"a secret that both sides know, of 40 byt";
 
-/// A provider that answers at once, and always.
+/// Returns a provider that always answers at once.
 pub fn provider() -> Payments {
     let settings = Settings {
         slow_ms: 0,
@@ -67,7 +67,7 @@ impl Service {
         self.running.as_ref().unwrap().address()
     }
 
-    /// Asks as a caller, or as nobody; `office` has the role of the box office.
+    /// Sends a request as a caller, or anonymously. `office` has the role of the box office.
     pub fn ask(&self, caller: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() {
             String::new()
@@ -83,7 +83,7 @@ impl Service {
         self.ask(caller, "GET", path, &Value::Null)
     }
 
-    /// A concert with one zone of so many seats.
+    /// Announces a concert with one zone of this many seats.
     pub fn announce(&self, concert: &str, seats: u32) {
         let zones = json!([{ "name": "stalls", "cents": 5_000, "seats": seats }]);
         let body = json!({ "title": "Hamlet", "zones": zones });
@@ -120,7 +120,7 @@ impl Drop for Service {
     }
 }
 
-/// The header of a caller with a JSON web token; none for nobody.
+/// Returns the header of a caller with a JSON web token; empty for an anonymous caller.
 pub fn authorization(caller: &str) -> String {
     if caller.is_empty() {
         return String::new();

@@ -5,7 +5,7 @@ use crate::syntax::ast::{Action, ActionBlock, BlockKind, ExpressionKind};
 use crate::value::Value;
 
 impl Compiler {
-    /// Emits a block of actions and returns the local that says whether it fired.
+    /// Emits a block of actions. Returns the local that says whether it fired.
     pub(super) fn action_block(&mut self, block: &ActionBlock) -> u16 {
         match &block.condition {
             Some(condition) => self.expression(condition),

@@ -1,4 +1,4 @@
-//! The code that a machine executes, for a stack of values.
+//! The code of the machine, which works on a stack of values.
 
 use crate::Location;
 use crate::host::CallKind;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) operations: Vec<Operation>,
-    /// The place in the source of each operation.
+    /// The place in the source for each operation.
     pub(crate) locations: Vec<Location>,
     /// The names of the first locals.
     pub(crate) parameters: Vec<Arc<str>>,
@@ -18,7 +18,7 @@ pub(crate) struct Code {
     pub(crate) is_action: bool,
 }
 
-/// A step. An operation takes its operands from the stack, and leaves its results there.
+/// An operation. It takes its operands from the stack and leaves its results there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operation {
     Null,
@@ -33,7 +33,7 @@ pub(crate) enum Operation {
     Pop,
     Jump(u32),
     JumpIfFalse(u32),
-    /// Keeps the value where it jumps, takes it where not.
+    /// Jumps and keeps the value if it is false. Otherwise drops it and goes on.
     JumpIfFalseKeep(u32),
     JumpIfTrueKeep(u32),
     JumpUnlessNull {
@@ -41,13 +41,13 @@ pub(crate) enum Operation {
         target: u32,
     },
     Array(u32),
-    /// The values of a map, whose keys are a shape.
+    /// Makes a map from the values on the stack. Its keys are this shape.
     Map(u32),
-    /// The text of so many values.
+    /// Joins this many values to a text.
     Text(u32),
-    /// The one closure of a group.
+    /// Makes the single closure of a group, on the stack.
     Closure(u32),
-    /// The closures of a group, into their locals.
+    /// Makes the closures of a group, in their locals.
     Closures(u32),
     Not,
     Binary(Binary),
@@ -55,12 +55,12 @@ pub(crate) enum Operation {
     Member {
         is_index: bool,
     },
-    /// An operator of the library with so many arguments.
+    /// Applies an operator of the library to this many arguments.
     Apply {
         operator: Operator,
         count: u8,
     },
-    /// A function below its arguments, whose names are a shape.
+    /// Calls the function below its arguments. Their names are this shape.
     Call(u32),
     Act(u32),
     Module {
@@ -81,12 +81,12 @@ pub(crate) enum Operation {
         name: u32,
         has_path: bool,
     },
-    /// The value of an attribute of the event, by the constant that names it.
+    /// Pushes an attribute of the event. This constant is its name.
     Attribute(u32),
     Return,
-    /// Begins a loop over a collection, in three locals from this one on.
+    /// Begins a loop over a collection. The loop uses three locals from this one on.
     Iterate(u16),
-    /// The next value and key of a loop, or out of it.
+    /// Takes the next key and value of a loop, or jumps out of it.
     Next {
         slot: u16,
         value: Option<u16>,
@@ -97,7 +97,7 @@ pub(crate) enum Operation {
         slot: u16,
         target: u32,
     },
-    /// A whole number below this one.
+    /// Pushes a random integer below this one.
     Sample(u32),
     Raise {
         whole: bool,
@@ -111,13 +111,13 @@ pub(crate) enum Operation {
     },
     Log(LogLevel),
     Error(LogLevel),
-    /// Ends the rule, and the ruleset's other rules for this event.
+    /// Ends the rule and skips the ruleset's other rules for this event.
     Last,
-    /// Tells the host whether the rule has fired, as this local says.
+    /// Tells the host whether the rule has fired, according to this local.
     Fired(u16),
 }
 
-/// An operator between two values.
+/// A binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binary {
     Add,
@@ -131,11 +131,11 @@ pub(crate) enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// `<=>`: -1, 0 or 1, numbers by their value.
+    /// `<=>`: -1, 0 or 1. Numbers compare by value.
     Order,
-    /// `cmp`: the same of the operands as texts.
+    /// `cmp`: like `<=>`, with the operands as texts.
     TextOrder,
-    /// `><`: the collection on the left holds the right one.
+    /// `><`: true if the collection on the left contains the right operand.
     Contains,
     Like,
 }

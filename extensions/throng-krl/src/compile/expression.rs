@@ -14,12 +14,12 @@ pub(super) enum Resolved {
     Variable(Source),
     Global(u16),
     Operator(Operator),
-    /// An error was reported.
+    /// None. An error has been reported.
     Unknown,
 }
 
 impl Compiler {
-    /// Emits code that leaves an expression's value.
+    /// Emits code that pushes the value of an expression.
     pub(super) fn expression(&mut self, expression: &Expression) {
         self.location = expression.location;
         match &expression.kind {
@@ -130,7 +130,7 @@ impl Compiler {
         }
     }
 
-    /// Applies an operator of the library to what is on the stack.
+    /// Emits an operator of the library, for values already on the stack.
     pub(super) fn apply(&mut self, name: &str, count: u8) {
         if let Some(operator) = Operator::of(name) {
             self.emit(Operation::Apply { operator, count });

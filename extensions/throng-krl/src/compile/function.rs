@@ -13,11 +13,10 @@ pub(super) fn is_function(expression: &Expression) -> bool {
 }
 
 impl Compiler {
-    /// Emits code for declarations, each of which binds a name.
+    /// Emits code for declarations. Each of them binds a name.
     ///
-    /// Functions may call functions that are declared below them. A function is made just before the first value that mentions it, together
-    /// with the functions it mentions, so that what they take from around them is there. A value sees what is declared above it: `x = x()` calls
-    /// the `x` outside the block.
+    /// Functions may call functions declared below them. A function is made just before the first value that mentions it, together with the functions
+    /// that it mentions. So its captures exist by then. A value sees only the declarations above it: `x = x()` calls the `x` outside the block.
     pub(super) fn declarations(&mut self, declarations: &[Declaration]) {
         self.report_duplicates(declarations);
         let mut functions: Vec<&Declaration> = declarations.iter().filter(|it| is_function(&it.value)).collect();
@@ -47,7 +46,7 @@ impl Compiler {
         }
     }
 
-    /// Makes closures together, and binds their names.
+    /// Emits closures that are made together, and binds their names.
     fn closures(&mut self, declarations: &[&Declaration]) {
         if declarations.is_empty() {
             return;
@@ -73,7 +72,7 @@ impl Compiler {
         self.emit(Operation::Closures(at));
     }
 
-    /// Leaves a closure that has no name.
+    /// Emits a closure without a name.
     pub(super) fn closure(&mut self, expression: &Expression) {
         let code = self.reserve_code();
         let group = self.function_code(code, expression, Group::default());
@@ -90,7 +89,7 @@ impl Compiler {
         u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Compiles a function or an action as a member of a group, and hands on what the group captures.
+    /// Compiles a function or an action as a member of a group. Returns the group with the captures added.
     pub(super) fn function_code(&mut self, code: u32, expression: &Expression, group: Group) -> Group {
         let (parameters, is_action) = match &expression.kind {
             ExpressionKind::Function(lambda) => (&lambda.parameters, false),
@@ -160,7 +159,7 @@ impl Compiler {
     }
 }
 
-/// Splits functions into those that an expression mentions, with those that they mention, and the others.
+/// Splits functions in two: those that an expression mentions, directly or through others, and the rest.
 fn needed_by<'a>(
     expression: &Expression,
     functions: Vec<&'a Declaration>,

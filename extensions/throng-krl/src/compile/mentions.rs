@@ -1,4 +1,4 @@
-//! The names that an expression mentions, those of functions in it too.
+//! The names that an expression mentions, including those in its functions.
 
 use crate::syntax::ast::{ActionBlock, Argument, BlockKind, Declaration, Expression, ExpressionKind, Parameter};
 use std::collections::HashSet;

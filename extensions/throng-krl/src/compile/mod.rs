@@ -1,4 +1,4 @@
-//! The compiler from a ruleset's tree to a program: names become places, expressions code, event expressions machines.
+//! The compiler from a ruleset's tree to a program. Names become places, expressions become code, event expressions become machines.
 
 mod action;
 mod code;
@@ -25,7 +25,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most that goes by number: constants, codes, globals and their kin. A source of the longest has fewer.
+/// The most entries of each numbered table: globals, rules, patterns of a rule. No source of the largest size has so many.
 const PLACES_MAX: usize = u16::MAX as usize;
 
 /// All faults of a ruleset.
@@ -51,7 +51,7 @@ impl Error for CompileError {}
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it: names that nothing declares, unknown modules, declarations that stand twice.
+/// [`CompileError`]: all faults found, such as undeclared names, unknown modules and duplicate declarations.
 pub fn compile(ruleset: &Ruleset) -> Result<Program, CompileError> {
     let mut compiler = Compiler::default();
     let program = compiler.ruleset(ruleset);
@@ -65,10 +65,10 @@ pub fn compile(ruleset: &Ruleset) -> Result<Program, CompileError> {
     }
 }
 
-/// A ruleset while it is compiled.
+/// The state of a compilation.
 #[derive(Debug, Default)]
 struct Compiler {
-    /// The functions from the outermost in; empty between those.
+    /// The functions being compiled, outermost first. Empty between functions.
     functions: Vec<FunctionState>,
     codes: Vec<Code>,
     constants: Vec<Value>,
@@ -77,7 +77,7 @@ struct Compiler {
     groups: Vec<ClosureGroup>,
     globals: Vec<Global>,
     global_names: HashMap<Arc<str>, u16>,
-    /// The type of each global, empty where it is not known: only a function can be called, only an action can act.
+    /// The type of each global, empty if unknown. Only functions can be called, and only actions can act.
     global_types: Vec<&'static str>,
     uses: Vec<ModuleUse>,
     references: Vec<ModuleReference>,
@@ -85,9 +85,9 @@ struct Compiler {
     testing: testing::Testing,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
-    /// The place in the source of the part that is being compiled.
+    /// The place in the source of the part being compiled.
     location: Location,
-    /// The loops around the statement that is compiled now.
+    /// The loops around the statement being compiled.
     loops: Vec<u16>,
 }
 
@@ -119,18 +119,18 @@ impl Compiler {
         function.locations.push(location);
     }
 
-    /// The place of the next operation.
+    /// Returns the address of the next operation.
     fn here(&mut self) -> u32 {
         u32::try_from(self.function().operations.len()).unwrap_or(u32::MAX)
     }
 
-    /// Emits a jump that `land` gives its target.
+    /// Emits a jump. [`land`](Compiler::land) sets its target later.
     fn emit_jump(&mut self, operation: Operation) -> usize {
         self.emit(operation);
         self.function().operations.len() - 1
     }
 
-    /// Lets a jump lead here.
+    /// Sets the target of a jump to the next operation.
     fn land(&mut self, jump: usize) {
         let here = self.here();
         let target = match &mut self.function().operations[jump] {
@@ -146,7 +146,7 @@ impl Compiler {
         *target = here;
     }
 
-    /// Compiles what this does as a code of its own, whose first locals are the parameters.
+    /// Compiles a body as a separate code. Its first locals are the parameters.
     fn code(&mut self, parameters: &[Arc<str>], body: impl FnOnce(&mut Compiler)) -> u32 {
         let at = self.reserve_code();
         self.fill_code(at, parameters, FunctionState::default(), body);
@@ -205,7 +205,7 @@ impl Compiler {
         u32::try_from(at).unwrap_or(u32::MAX)
     }
 
-    /// A number for the place of a thing among others of its kind, of which a ruleset may have so many.
+    /// Returns the next number of a table with `count` entries. Reports an error if the table is full.
     fn place(&mut self, count: usize, what: &str) -> u16 {
         if count >= PLACES_MAX {
             let location = self.location;

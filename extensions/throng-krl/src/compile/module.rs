@@ -7,7 +7,7 @@ use crate::program::{ModuleReference, ModuleTarget};
 use crate::syntax::Location;
 use std::sync::Arc;
 
-/// Modules the host answers.
+/// The modules that the host answers.
 const HOST: [&str; 7] = ["ctx", "event", "http", "schedule", "wrangler", "subscription", "meta"];
 /// The members of `meta`.
 const META: [&str; 14] = [
@@ -28,11 +28,11 @@ const META: [&str; 14] = [
 ];
 /// The properties of `event` that the machine answers itself.
 const EVENT: [&str; 8] = ["eci", "domain", "name", "type", "attrs", "attr", "eid", "time"];
-/// Modules of the original that this engine does not have.
+/// Modules of the original that are not supported here.
 const LEFT_OUT: [&str; 2] = ["ursa", "dido"];
 
 impl Compiler {
-    /// Emits the use of a module's name, with what is on the stack as arguments.
+    /// Emits a use of a module's name. The arguments are on the stack already.
     pub(super) fn module(
         &mut self,
         domain: &Arc<str>,

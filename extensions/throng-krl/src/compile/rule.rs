@@ -5,7 +5,7 @@ use crate::value::Value;
 use std::sync::Arc;
 
 impl Compiler {
-    /// Compiles a rule; none if it is inactive or cannot be selected.
+    /// Compiles a rule. Returns `None` if it is inactive or cannot be selected.
     pub(super) fn rule(&mut self, rule: &Rule) -> Option<RuleProgram> {
         self.location = rule.name.location;
         if !rule.is_active {
@@ -40,7 +40,7 @@ impl Compiler {
         })
     }
 
-    /// Emits the loops from here in, and in the innermost the rule's body.
+    /// Emits the remaining nested loops, with the rule's body in the innermost one.
     fn foreach(&mut self, loops: &[Foreach], rule: &Rule) {
         let Some((outer, inner)) = loops.split_first() else {
             self.rule_body(rule);

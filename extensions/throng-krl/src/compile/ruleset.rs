@@ -9,7 +9,7 @@ use crate::{Program, Ruleset};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The generated global that lists what a ruleset can be tried out with.
+/// The generated global that lists the queries and events for trying out a ruleset.
 const TESTING: &str = "__testing";
 
 type Dispatch = HashMap<Box<str>, HashMap<Box<str>, Vec<u16>>>;
@@ -108,7 +108,7 @@ impl Compiler {
         });
     }
 
-    /// Compiles what modules are configured with: values of this ruleset.
+    /// Compiles the configurations of the used modules. Their values belong to this ruleset.
     fn configurations(&mut self, ruleset: &Ruleset) {
         let used = ruleset.meta.iter().filter_map(|property| match &property.kind {
             MetaKind::Use(used) => Some(used),
@@ -143,7 +143,7 @@ impl Compiler {
         for declaration in declarations {
             self.declare(&declaration.name, type_of(&declaration.value));
         }
-        // Up to the end of its own declaration `__testing` is what the compiler makes of the ruleset.
+        // Up to the ruleset's own declaration, `__testing` is the generated value.
         let own_testing = self.declare_testing();
         for (place, declaration) in configured.iter().enumerate() {
             let code = self.code(&[], |compiler| compiler.expression(&declaration.value));
@@ -158,7 +158,7 @@ impl Compiler {
         }
     }
 
-    /// Declares the `__testing` that every ruleset has, and returns the place of the ruleset's own one.
+    /// Declares the generated `__testing`. Returns the place of the ruleset's own one, if it declares one.
     fn declare_testing(&mut self) -> Option<u16> {
         let name: Arc<str> = Arc::from(TESTING);
         let place = self.place(self.globals.len(), "globals");
@@ -205,7 +205,7 @@ impl Compiler {
             let Some(global) = self.global_names.get(&name.text).copied() else {
                 let message = format!("Trying to {verb}: {} but it's not defined in global", name.text);
                 match Operator::of(&name.text) {
-                    // The original takes such a name for one that is defined.
+                    // The original treats such a name as defined.
                     Some(_) => self.warn(name.location, message),
                     None => self.error(name.location, message),
                 }
@@ -244,7 +244,7 @@ impl Compiler {
     }
 }
 
-/// Returns the rules that an event concerns: by its domain and name, and those that any event concerns.
+/// Returns the rules for each domain and name, and the rules that any event concerns.
 fn dispatch(rules: &[RuleProgram]) -> (Dispatch, Vec<u16>) {
     let mut dispatch = Dispatch::new();
     let mut any_event = Vec::new();
@@ -265,7 +265,7 @@ fn dispatch(rules: &[RuleProgram]) -> (Dispatch, Vec<u16>) {
     (dispatch, any_event)
 }
 
-/// The type of a global that its source tells; empty if only running it does.
+/// Returns the type of a global if its source shows it; empty if only a run does.
 fn type_of(value: &Expression) -> &'static str {
     match &value.kind {
         ExpressionKind::Function(_) => "Function",

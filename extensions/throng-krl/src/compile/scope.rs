@@ -1,22 +1,22 @@
-//! Names to places: the functions that are being compiled, from the outermost in.
+//! Resolution of names to places, through the functions being compiled.
 
 use super::Operation;
 use crate::Location;
 use crate::program::Source;
 use std::sync::Arc;
 
-/// A function, an action, a rule's body or a condition while it is compiled.
+/// The state of the function, action, rule body or condition being compiled.
 #[derive(Debug, Default)]
 pub(super) struct FunctionState {
     pub(super) operations: Vec<Operation>,
     pub(super) locations: Vec<Location>,
-    /// Names that are seen, and their locals. Of two that are the same the later one counts.
+    /// The visible names and their locals. A later entry shadows an earlier one of the same name.
     pub(super) bound: Vec<(Arc<str>, u16)>,
     pub(super) locals: u16,
     pub(super) group: Group,
 }
 
-/// The closures that are made together with this one, and what they take from around them. Taken from one function of the group to the next.
+/// The closures that are made together with this one, and their captures. It is passed from one function of the group to the next.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     pub(super) members: Vec<(Arc<str>, u32)>,
@@ -30,7 +30,7 @@ impl FunctionState {
         slot
     }
 
-    /// A local without a name. A function has at most 65,535: its source would be longer than a source may be.
+    /// Reserves a local without a name. 65,535 are enough: a source with more would be too long.
     pub(super) fn reserve(&mut self) -> u16 {
         let slot = self.locals;
         self.locals = self.locals.saturating_add(1);
@@ -38,7 +38,7 @@ impl FunctionState {
     }
 }
 
-/// Finds a name in the innermost of these functions, or through what it captures in those around it.
+/// Resolves a name in the innermost function. A name of an outer function becomes a capture.
 pub(super) fn find(functions: &mut [FunctionState], name: &str) -> Option<Source> {
     let (function, around) = functions.split_last_mut()?;
     if let Some((_, slot)) = function.bound.iter().rev().find(|(bound, _)| &**bound == name) {

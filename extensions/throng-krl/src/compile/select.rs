@@ -1,4 +1,4 @@
-//! Event expressions to machines.
+//! The compilation of event expressions to machines.
 
 use super::{Compiler, Operation};
 use crate::program::{Pattern, PatternAggregator};
@@ -7,12 +7,12 @@ use crate::syntax::ast::{EventExpression, EventKind, EventOperator, EventPattern
 use crate::value::Value;
 use std::sync::Arc;
 
-/// A rule's `select`, compiled.
+/// The compiled `select` of a rule.
 pub(super) struct Selected {
     pub(super) machine: Machine,
     pub(super) patterns: Vec<Pattern>,
     pub(super) within: Option<u32>,
-    /// The variables the event expression sets, in the order of their first mention.
+    /// The variables that the event expression sets, in the order of their first mention.
     pub(super) settings: Vec<Arc<str>>,
 }
 
@@ -163,7 +163,7 @@ impl Compiler {
     }
 }
 
-/// The variables an event expression sets.
+/// Collects the variables that an event expression sets.
 fn event_names<'a>(event: &'a EventExpression, names: &mut Vec<&'a Name>) {
     match &event.kind {
         EventKind::Event(pattern) => {

@@ -61,7 +61,7 @@ impl Compiler {
         }
     }
 
-    /// Emits the path of a variable, if there is one; the number of its name and whether there is.
+    /// Emits the path of a variable, if it has one. Returns the constant of its name, and true if there is a path.
     fn entity_variable(&mut self, variable: &EntityVariable) -> (u32, bool) {
         let domain = &variable.domain;
         if &*domain.text != "ent" {
@@ -76,7 +76,7 @@ impl Compiler {
         (self.text_constant(&variable.name), variable.path.is_some())
     }
 
-    /// `ent:v := ent:v.put(key, value)` writes all of the variable where `ent:v{key} := value` writes a part.
+    /// Warns about `ent:v := ent:v.put(key, value)`, which writes the whole variable. `ent:v{key} := value` writes a part.
     fn hint(&mut self, variable: &EntityVariable, value: &crate::syntax::ast::Expression) {
         if let ExpressionKind::Call { callee, .. } = &value.kind
             && let ExpressionKind::Dot { object, property } = &callee.kind

@@ -1,4 +1,4 @@
-//! The parts of a ruleset that can be tried out: its queries with their parameters, its events with the attributes it asks for.
+//! The value of `__testing`: a ruleset's queries with their parameters, and its events with the attributes asked for.
 
 use crate::Value;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Testing {
     events: Vec<TestedEvent>,
-    /// The first event of the rule that is being compiled.
+    /// The index of the first event of the rule being compiled.
     rule: usize,
 }
 
@@ -36,7 +36,7 @@ impl Testing {
         });
     }
 
-    /// The rule asks for an attribute: of whichever of its events comes.
+    /// Notes that the rule asks for an attribute. It counts for all events of the rule.
     pub(super) fn attribute(&mut self, key: &Arc<str>) {
         for event in &mut self.events[self.rule..] {
             if !event.attributes.contains(key) {

@@ -10,7 +10,7 @@ fn array(given: &Given) -> Result<&[Value]> {
     }
 }
 
-/// The items of arrays and other values, one after the other.
+/// Concatenates the items of arrays and other values.
 fn concatenated(first: Value, rest: impl IntoIterator<Item = Value>) -> Value {
     let mut array = match first {
         Value::Array(array) => array,
@@ -113,14 +113,14 @@ pub(super) fn reverse(_: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::array(array(&given)?.iter().rev().cloned().collect()))
 }
 
-/// A number of an argument, or the error that it is none.
+/// Returns an argument as a number, or the error if it is none.
 fn number(value: &Value, refused: impl FnOnce(&str) -> String) -> Result<f64> {
     value
         .to_number()
         .ok_or_else(|| Error::type_error(refused(&value.text())).into())
 }
 
-/// A place in an array: below 0 it counts from the end, as lodash has it.
+/// Returns a place in an array. Like lodash, it counts a negative number from the end.
 fn place(number: f64, count: usize) -> usize {
     let all = count as f64;
     let number = if number < 0.0 {
@@ -131,7 +131,7 @@ fn place(number: f64, count: usize) -> usize {
     number.clamp(0.0, all) as usize
 }
 
-/// The items from one index to another, both included; with one index, those up to it.
+/// Returns the items from one index to another, inclusive. With one index, returns those up to it.
 pub(super) fn slice(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let items = array(&given)?;
     if items.is_empty() {
@@ -160,7 +160,7 @@ pub(super) fn slice(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     Ok(Value::array(Vec::new()))
 }
 
-/// The items without some of them, with others in their place.
+/// Replaces some of the items by others.
 pub(super) fn splice(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let items = array(&given)?;
     if items.is_empty() {

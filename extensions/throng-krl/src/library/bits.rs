@@ -1,4 +1,4 @@
-//! Operators on the bits of whole numbers, 32 of them as in JavaScript.
+//! Operators on the bits of integers: 32 bits, as in JavaScript.
 
 use super::{Given, Result};
 use crate::run::Run;
@@ -12,7 +12,7 @@ fn operands(given: &Given, what: &str) -> Result<(i32, i32)> {
     }
 }
 
-/// The low 32 bits of a number.
+/// Returns the low 32 bits of a number.
 fn to_int32(number: f64) -> i32 {
     let low = number.trunc().rem_euclid(4_294_967_296.0);
     (low as u32).cast_signed()

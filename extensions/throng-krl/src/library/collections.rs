@@ -6,7 +6,7 @@ use crate::value::Map;
 use crate::{Error, Value};
 use std::sync::Arc;
 
-/// Calls a function with each item, its key and the collection, as long as `step` says to go on.
+/// Calls a function with each item, its key and the collection, while `step` returns true.
 fn each(
     run: &mut Run<'_>,
     collection: &Value,
@@ -15,7 +15,7 @@ fn each(
 ) -> Result<()> {
     let mut visit = |run: &mut Run<'_>, item: &Value, key: Value| {
         let result = match function {
-            // Without a function the items themselves count.
+            // Without a function, the item is its own result.
             function if function.is_null() => item.clone(),
             function => run.call_function(function, &[item.clone(), key.clone(), collection.clone()])?,
         };
@@ -59,7 +59,7 @@ fn some(run: &mut Run<'_>, given: &Given) -> Result<bool> {
     Ok(holds)
 }
 
-/// The second argument, which has to be a function where there is an item.
+/// Returns the second argument. It must be a function if the collection has items.
 fn function(given: &Given) -> Result<&Value> {
     let has_items = match given.get(0) {
         Value::Array(items) => !items.is_empty(),
@@ -100,7 +100,7 @@ pub(super) fn collect(run: &mut Run<'_>, given: Given) -> Result<Value> {
     ))
 }
 
-/// A collection of the same shape with what `keep` makes of each item and of what the function returns for it.
+/// Makes a collection of the same shape. `keep` maps each item and the function's result for it to a new item, or drops it.
 fn made(given: &Given, run: &mut Run<'_>, keep: impl Fn(&Value, Value) -> Option<Value>) -> Result<Value> {
     let mut items = Vec::new();
     let mut entries = Map::default();

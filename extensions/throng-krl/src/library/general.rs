@@ -5,7 +5,7 @@ use crate::value::{Regex, format_number};
 use crate::{Error, Value};
 use std::sync::Arc;
 
-/// The most items a range has.
+/// The most items of a range.
 const RANGE_MAX: f64 = 1_000_000.0;
 
 pub(super) fn negate(_: &mut Run<'_>, given: Given) -> Result<Value> {
@@ -23,7 +23,7 @@ pub(super) fn type_of(_: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::from(given.get(0).type_name()))
 }
 
-/// The operator `as`: another type's value from this one, null where there is none.
+/// The operator `as`: converts a value to another type; null if that is impossible.
 pub(super) fn convert(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     if given.count() < 2 {
         return Ok(given.take(0));
@@ -125,7 +125,7 @@ pub(super) fn encode(_: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::from(value.to_json_indented(indent)))
 }
 
-/// Puts a number for `%d` or a text for `%s`; a backslash takes their meaning.
+/// Replaces `%d` by a number and `%s` by a text. A backslash escapes them.
 pub(super) fn sprintf(run: &mut Run<'_>, given: Given) -> Result<Value> {
     if given.get(1).is_null() {
         return Ok(Value::from(""));
@@ -143,7 +143,7 @@ pub(super) fn sprintf(run: &mut Run<'_>, given: Given) -> Result<Value> {
     let parts = template.split("\\\\").map(|part| {
         let mut text = String::new();
         let mut rest = part;
-        // What stands directly behind a specifier is taken as text, as in the original.
+        // A specifier directly behind another one is plain text, as in the original.
         let mut is_free = true;
         while let Some(at) = rest.find(specifier) {
             let before = &rest[..at];
@@ -179,7 +179,7 @@ pub(super) fn range(run: &mut Run<'_>, given: Given) -> Result<Value> {
     run.budget().step(u64::from(count))?;
     run.budget().allocate(u64::from(count) * 24)?;
     let step = if start < end { 1.0 } else { -1.0 };
-    // Each is the one before it and a step, as in the original: fractions add up so.
+    // Each number adds a step to the one before, as in the original. So rounding errors accumulate alike.
     let numbers = std::iter::successors(Some(start), |before| Some(before + step)).take(count as usize);
     Ok(Value::array(numbers.map(Value::Number).collect()))
 }

@@ -25,7 +25,7 @@ fn inner(given: &Given) -> Result<Value> {
     }
 }
 
-/// The value at a path; null for a path without keys, which leads nowhere.
+/// Returns the value at a path; null for an empty path.
 fn below(value: &Value, keys: &Value) -> Result<Value> {
     let path = path(keys)?;
     Ok(if path.is_empty() {
@@ -81,7 +81,7 @@ pub(super) fn delete(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     Ok(value)
 }
 
-/// Sets what is at a path, or without one merges a map into a map.
+/// Sets the value at a path. Without a path, merges a map into a map.
 pub(super) fn put(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let mut value = given.take(0);
     if !matches!(value, Value::Array(_) | Value::Map(_)) || given.count() < 2 {
@@ -116,7 +116,8 @@ pub(super) fn put(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     }
 }
 
-/// Works like `set` in an array or a map. A value that is missing on the way becomes a map in any case, and an array that has no such index, too.
+/// Works like `set` in an array or a map, with one difference: a missing value on the way always becomes a map. So does an array without
+/// such an index.
 fn put_below(value: &mut Value, keys: &[Arc<str>], new: Value) {
     let Some((key, rest)) = keys.split_first() else {
         *value = new;
@@ -135,13 +136,13 @@ fn put_below(value: &mut Value, keys: &[Arc<str>], new: Value) {
         Some(child @ (Value::Array(_) | Value::Map(_))) => child.clone(),
         _ => Value::from(Map::default()),
     };
-    // Not shared with the child that is changed now, or it would be copied.
+    // Without this, the parent would share the child that is changed now, and the change would copy it.
     value.set_at_path(at, Value::Null);
     put_below(&mut child, rest, new);
     value.set_at_path(at, child);
 }
 
-/// Tells whether the number a key begins with is an index of an array, or the next one.
+/// True if the number at the start of a key is an index of the array, or the next index.
 fn is_near(array: &[Value], key: &str) -> bool {
     let end = key.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(key.len());
     key[..end].parse::<usize>().is_ok_and(|index| index <= array.len())

@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use ring::{digest, hmac};
 
-/// The hash algorithms there are, as the original names them.
+/// The supported hash algorithms, by their names in the original.
 const ALGORITHMS: [&str; 5] = ["sha1", "sha256", "sha384", "sha512", "sha512-256"];
 
-/// The argument as JavaScript converts one. An array of one item is that item; a map, text that reads as no number
-/// and what is undefined are none.
+/// Converts an argument to a number as JavaScript does. An array of one item counts as that item. Maps, undefined and texts that are no number
+/// give `None`.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Undefined | Value::Map(_) => None,
@@ -24,7 +24,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Applies a function to the argument; null where the argument is no number.
+/// Applies a function to the argument; null if that is no number.
 fn of_number(arguments: &Arguments, function: impl FnOnce(f64) -> f64) -> Result<Value> {
     let number = number(&arguments.find(0, "number").unwrap_or(Value::Undefined));
     Ok(number.map_or(Value::Null, |number| Value::number(function(number))))
@@ -34,7 +34,7 @@ pub(super) fn abs(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
     of_number(arguments, f64::abs)
 }
 
-/// Rounds to so many decimals: the decimal point is moved in the number's text, so that 1.005 has its two decimals.
+/// Rounds to a number of decimals. It moves the decimal point in the number's text, so that 1.005 rounds like its decimal notation.
 fn rounded(arguments: &Arguments, round: fn(f64) -> f64) -> Result<Value> {
     let precision = arguments
         .get(1, "precision")
@@ -63,7 +63,7 @@ pub(super) fn floor(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
     rounded(arguments, f64::floor)
 }
 
-/// Halves go up, also below 0.
+/// Rounds halves up, also below 0.
 pub(super) fn round(_: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
     rounded(arguments, |number| (number + 0.5).floor())
 }

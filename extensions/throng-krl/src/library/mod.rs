@@ -22,11 +22,11 @@ use crate::{Error, Value};
 
 type Result<T> = std::result::Result<T, Interrupt>;
 
-/// An operator, by its place in the table of them.
+/// An operator, as an index into the table of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operator(u8);
 
-/// The arguments an operator was given.
+/// The arguments of an operator.
 struct Given {
     values: Vec<Value>,
 }
@@ -56,13 +56,13 @@ struct Definition {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The result may be new.
+    /// The result may be a new value.
     Makes,
-    /// The result exists already, or is small.
+    /// The result exists already or is small.
     Finds,
-    /// Does nothing, as an action or a function.
+    /// An operator without effect, as an action or a function.
     Noop,
-    /// An action that the compiler knows.
+    /// An action that the compiler handles itself.
     Action,
 }
 
@@ -173,7 +173,7 @@ static OPERATORS: &[Definition] = &[
 ];
 
 impl Operator {
-    /// The operator that a name after a dot calls; none where the library has no such.
+    /// Returns the operator of this name, if the library has one.
     pub(crate) fn of(name: &str) -> Option<Operator> {
         let place = OPERATORS.iter().position(|definition| definition.name == name)?;
         u8::try_from(place).ok().map(Operator)
@@ -195,7 +195,7 @@ impl Operator {
         self.definition().parameters
     }
 
-    /// True if the result counts as made.
+    /// True if the result counts as a new value.
     pub(crate) fn makes_values(self) -> bool {
         self.definition().kind == Kind::Makes
     }
@@ -205,7 +205,7 @@ impl Operator {
     }
 }
 
-/// A function of a module of this crate, by its place in the table of them.
+/// A function of this crate's modules, as an index into the table of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModuleFunction(u8);
 
@@ -246,7 +246,7 @@ static MODULES: &[ModuleDefinition] = &[
 ];
 
 impl ModuleFunction {
-    /// The function of a name in a module; an error if the module is none of this crate's.
+    /// Returns the function of this name in a module. Fails if this crate has no such module.
     pub(crate) fn of(domain: &str, name: &str) -> std::result::Result<Option<ModuleFunction>, ()> {
         if !MODULES.iter().any(|function| function.domain == domain) {
             return Err(());

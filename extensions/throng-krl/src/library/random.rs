@@ -1,4 +1,4 @@
-//! Chance, from the turn's seed: a turn that is run again draws the same.
+//! Random values from the turn's seed. A turn that runs again draws the same values.
 
 use super::Result;
 use crate::Value;
@@ -14,7 +14,7 @@ const WORDS: [&str; 64] = [
     "thistle", "timber", "valley", "willow", "winter",
 ];
 
-/// An id that is unique: `c`, the time, and chance, in base 36.
+/// Returns a unique id in base 36: `c`, the time, and random digits.
 pub(super) fn uuid(run: &mut Run<'_>, _: &Arguments) -> Result<Value> {
     let time = u64::try_from(run.time_ms()).unwrap_or(0);
     let mut id = String::from("c");
@@ -26,7 +26,7 @@ pub(super) fn uuid(run: &mut Run<'_>, _: &Arguments) -> Result<Value> {
     Ok(Value::from(id))
 }
 
-/// The last so many digits of a number in base 36.
+/// Appends the last digits of a number in base 36.
 fn base36(mut number: u64, digits: usize, text: &mut String) {
     let mut reversed = Vec::with_capacity(digits);
     for _ in 0..digits {
@@ -41,7 +41,7 @@ pub(super) fn word(run: &mut Run<'_>, _: &Arguments) -> Result<Value> {
     Ok(Value::from(WORDS[place]))
 }
 
-/// The bounds asked for, in their order; from 0 to 1 if none is.
+/// Returns the requested bounds in ascending order; 0 to 1 by default.
 fn bounds(arguments: &Arguments) -> (f64, f64) {
     let upper = arguments.get(0, "upper");
     let lower = arguments.get(1, "lower").to_number().unwrap_or(0.0);

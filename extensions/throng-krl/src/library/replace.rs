@@ -5,7 +5,7 @@ use crate::run::Run;
 use crate::value::Regex;
 use std::sync::Arc;
 
-/// Replaces the first match, or all of a global regular expression's, by a text or by what a function returns.
+/// Replaces the first match, or all matches of a global regular expression. The replacement is a text or a function's result.
 pub(super) fn replace(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     if given.count() < 2 {
         return Ok(given.take(0));
@@ -59,7 +59,7 @@ fn by_template(run: &mut Run<'_>, text: &str, regex: &Regex, template: &str) -> 
         let before = replaced.len();
         replaced.push_str(&text[from..start]);
         found.expand(template, &mut replaced);
-        // As it grows, not at its end: a template may name what it replaces again and again.
+        // Charged while it grows, not at the end: a template may repeat the text that it replaces many times.
         run.budget().allocate((replaced.len() - before) as u64)?;
         run.budget().step(1)?;
         from = end;
@@ -98,7 +98,7 @@ fn by_function(run: &mut Run<'_>, text: &Arc<str>, regex: &Regex, function: &Val
     Ok(Value::from(replaced))
 }
 
-/// A match of a pattern in a text: the whole of it, and its groups.
+/// A match of a pattern in a text, with its groups.
 struct Match<'a> {
     text: &'a str,
     groups: Vec<Option<(usize, usize)>>,
@@ -109,7 +109,7 @@ impl Match<'_> {
         self.groups.first().copied().flatten().unwrap_or((0, 0))
     }
 
-    /// Appends a template with `$1`, `$&`, `` $` ``, `$'` and `$$` replaced as JavaScript does.
+    /// Appends a template. Replaces `$1`, `$&`, `` $` ``, `$'` and `$$` as JavaScript does.
     fn expand(&self, template: &str, output: &mut String) {
         let (start, end) = self.whole();
         let mut rest = template;
@@ -130,7 +130,7 @@ impl Match<'_> {
         output.push_str(rest);
     }
 
-    /// The group that the digits at the beginning number, of which there may be two; how many digits they are.
+    /// Returns the group whose number is the first one or two digits, and the number of digits used.
     fn group(&self, digits: &str) -> (Option<&str>, usize) {
         for length in [2, 1] {
             let number = digits.get(..length).and_then(|digits| digits.parse::<usize>().ok());

@@ -1,4 +1,4 @@
-//! Operators that take arrays for sets. What is equal is found by a hash, so that a roster of thousands is no square.
+//! Operators on arrays as sets. Equal items are found by hash, so that thousands of items do not take quadratic time.
 
 use super::{Given, Result};
 use crate::run::Run;
@@ -9,13 +9,13 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Values by their hash.
+/// A set of values, by hash.
 #[derive(Default)]
 struct Set {
     places: HashMap<u64, Vec<Value>>,
 }
 
-/// Steps that putting a value into a set takes, or looking for it: beside a step for each 16 bytes of it.
+/// The base steps to insert or find a value. Each 16 bytes of the value add one step.
 const STEPS: u64 = 4;
 
 /// Charges for hashing a value and comparing it with an equal one.
@@ -54,7 +54,7 @@ impl Set {
 
 fn hash_of(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // Both kinds of null are equal.
+    // Null and undefined are equal.
     let kind = if value.is_null() { &Value::Null } else { value };
     std::mem::discriminant(kind).hash(&mut hasher);
     match value {
@@ -67,7 +67,7 @@ fn hash_of(value: &Value) -> u64 {
                 hash_of(item).hash(&mut hasher);
             }
         }
-        // The order of keys does not count.
+        // Independent of the order of keys.
         Value::Map(map) => {
             let entries = map.iter().map(|(key, value)| {
                 let mut hasher = DefaultHasher::new();
@@ -82,7 +82,7 @@ fn hash_of(value: &Value) -> u64 {
     hasher.finish()
 }
 
-/// The items of an array; anything else is an array of itself.
+/// Returns the items of an array. Any other value is its own single item.
 fn items_of(value: Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items.to_vec(),
@@ -144,7 +144,7 @@ fn without(run: &mut Run<'_>, left: Vec<Value>, right: &[Value]) -> Result<Vec<V
     Ok(kept)
 }
 
-/// Tells whether an array has all items of another.
+/// True if an array has all items of another.
 pub(super) fn has(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let (values, wanted) = (items_of(given.take(0)), items_of(given.take(1)));
     Ok(Value::Boolean(without(run, wanted, &values)?.is_empty()))
@@ -157,12 +157,12 @@ pub(super) fn unique(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     }
 }
 
-/// The items of an array by their text, with how many have it, in the order of a JavaScript object.
+/// Groups the items of an array by their text. Returns one of each group and its size, in the order of a JavaScript object.
 fn by_text(run: &mut Run<'_>, items: &[Value]) -> Result<Vec<(Value, usize)>> {
     let mut counts: Vec<(Value, usize)> = Vec::new();
     let mut places = Map::default();
     for item in items {
-        // Its text is made, kept, and looked for in a map that keeps an order.
+        // Charges for making the text, keeping it, and finding it in a map that keeps its order.
         run.budget().step(2 * STEPS)?;
         hashed(run, item)?;
         let key: Arc<str> = match item {

@@ -3,17 +3,17 @@ use crate::run::{Run, order, text_order};
 use crate::{Array, Value};
 use std::sync::Arc;
 
-/// Sorts an array: as texts (`default`, `reverse`), as numbers (`numeric`, `ciremun`), or as a function of two items says.
+/// Sorts an array: as texts (`default`, `reverse`), as numbers (`numeric`, `ciremun`), or by a comparing function.
 pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     let value = given.take(0);
     let Value::Array(array) = value else {
         return Ok(value);
     };
-    // About what sorting takes in comparisons.
+    // The approximate number of comparisons of a sort.
     let comparisons = array.len() as u64 * (u64::from(usize::BITS - array.len().leading_zeros()) + 1);
     run.budget().step(comparisons)?;
     let by = given.get(1);
-    // What is undefined goes to the end, whatever the order.
+    // Undefined items go to the end in every order.
     let (undefined, mut items): (Vec<Value>, Vec<Value>) =
         array.iter().cloned().partition(|item| matches!(item, Value::Undefined));
     match by.as_str() {
@@ -27,7 +27,7 @@ pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
     Ok(Value::Array(Arc::new(Array::from(items))))
 }
 
-/// Sorts by a function that may fail: by merging, which asks it as seldom as possible and keeps the order of equals.
+/// Sorts by a function that may fail. Merge sort calls it seldom and keeps the order of equal items.
 fn sort_by(run: &mut Run<'_>, items: Vec<Value>, function: &Value) -> Result<Vec<Value>> {
     let mut runs: Vec<Vec<Value>> = items.into_iter().map(|item| vec![item]).collect();
     while runs.len() > 1 {
@@ -49,7 +49,7 @@ fn merge(run: &mut Run<'_>, left: Vec<Value>, right: Vec<Value>, function: &Valu
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
         let result = run.call_function(function, &[first.clone(), second.clone()])?;
-        // As JavaScript compares with 0: what is undefined or no number is not below it.
+        // As JavaScript compares with 0: undefined and NaN are not below it.
         let number = if matches!(result, Value::Undefined) {
             None
         } else {

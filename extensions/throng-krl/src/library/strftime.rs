@@ -1,4 +1,4 @@
-//! Times in a format: `%Y-%m-%d` and its like, with English names.
+//! Formatting of times by directives like `%Y-%m-%d`, with English names.
 
 use jiff::civil::DateTime;
 use std::fmt::Write as _;
@@ -27,10 +27,10 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The name of the only time zone there is, as JavaScript writes it.
+/// The name of the only supported time zone, as JavaScript writes it.
 const ZONE: &str = "Coordinated Universal Time";
 
-/// A time in UTC, with its seconds since 1970.
+/// A time in UTC, and its seconds since 1970.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) time: DateTime,
@@ -38,7 +38,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Writes the time as the format says. An unknown directive is written as it stands.
+    /// Writes the time in a format. An unknown directive is copied unchanged.
     pub(super) fn format(self, format: &str) -> String {
         let mut out = String::with_capacity(format.len() * 2);
         self.write(&mut out, format);
@@ -47,7 +47,7 @@ impl Moment {
 
     fn write(self, out: &mut String, format: &str) {
         let mut characters = format.chars();
-        // Once a colon was seen, it counts for all offsets behind it, as in the original.
+        // A colon, once seen, applies to all later offsets, as in the original.
         let mut has_colon = false;
         while let Some(character) = characters.next() {
             if character != '%' {
@@ -85,9 +85,9 @@ impl Moment {
             let padding = if (0..10).contains(&number) { padding } else { "" };
             write!(out, "{padding}{number}")
         };
-        // Whole weeks since the first one that begins on Sunday, or with `from` 6, on Monday.
+        // The number of whole weeks since the first Sunday of the year, or with `from` 6, since the first Monday.
         let week = |from: i8| (date.day_of_year() + 6 - i16::from((weekday + from) % 7)) / 7;
-        // Nothing fails to be written to a text.
+        // Writing to a text cannot fail.
         let _ = match directive {
             'A' => write!(out, "{day_name}"),
             'a' => write!(out, "{}", &day_name[..3]),
@@ -130,7 +130,7 @@ impl Moment {
     }
 }
 
-/// The expansion of a directive that is made of others.
+/// Returns the expansion of a directive that stands for others.
 fn composite(directive: char) -> Option<&'static str> {
     Some(match directive {
         'c' => "%a %d %b %Y %X %Z",
@@ -144,7 +144,7 @@ fn composite(directive: char) -> Option<&'static str> {
     })
 }
 
-/// The ending of a day's ordinal number: `st` of `1st`.
+/// Returns the ending of a day's ordinal: `st` in `1st`.
 fn ordinal(day: i8) -> &'static str {
     match day {
         1 | 21 | 31 => "st",

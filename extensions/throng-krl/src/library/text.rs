@@ -1,4 +1,4 @@
-//! Operators on text. Places in a text count UTF-16 units, as in JavaScript.
+//! Operators on text. Positions count UTF-16 units, as in JavaScript.
 
 use super::{Given, Result};
 use crate::run::Run;
@@ -34,7 +34,7 @@ pub(super) fn upper_case(_: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::from(given.get(0).text().to_uppercase()))
 }
 
-/// True for a character that JavaScript trims: blanks, and the byte order mark.
+/// True for a character that JavaScript trims: white space and the byte order mark.
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || character == '\u{feff}'
 }
@@ -73,7 +73,7 @@ pub(super) fn matches(run: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::Boolean(regex.engine().is_match(&text)))
 }
 
-/// Counts what searching a text takes.
+/// Charges for searching a text.
 pub(super) fn searched(run: &mut Run<'_>, text: &str) -> std::result::Result<(), Error> {
     run.budget().step(text.len() as u64 / 8 + 1)
 }
@@ -103,7 +103,7 @@ pub(super) fn extract(run: &mut Run<'_>, given: Given) -> Result<Value> {
 pub(super) fn split(run: &mut Run<'_>, given: Given) -> Result<Value> {
     let text = given.get(0).text();
     searched(run, &text)?;
-    // Each part is a value of its own.
+    // Each part is a separate value.
     run.budget().allocate(text.len() as u64)?;
     let parts = match given.get(1) {
         Value::Regex(regex) => split_by_regex(&text, regex),
@@ -122,7 +122,7 @@ pub(super) fn split(run: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::array(parts))
 }
 
-/// Splits like JavaScript: the matches of groups are among the parts, and nothing is split off by a match of nothing at the text's ends.
+/// Splits as JavaScript does. Matches of groups are among the parts. An empty match at either end splits nothing off.
 fn split_by_regex(text: &str, regex: &Arc<Regex>) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut from = 0;

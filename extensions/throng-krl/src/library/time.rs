@@ -1,4 +1,4 @@
-//! Times, as text in ISO 8601. All are UTC, as in what the original returns.
+//! Times as text in ISO 8601. All are in UTC, like the original's results.
 
 use super::Result;
 use super::strftime::Moment;
@@ -49,7 +49,7 @@ pub(super) fn add(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value> {
     Ok(sum(time, spec).map_or(Value::Null, written))
 }
 
-/// A time and a map of units and amounts: first the months are added, then the days, then what is shorter. None beyond the year 9999.
+/// Adds amounts of units to a time: first months, then days, then shorter units. `None` beyond the year 9999.
 fn sum(time: Timestamp, spec: &Map) -> Option<Timestamp> {
     let mut amounts = [0.0; 10];
     for (name, amount) in spec {
@@ -74,7 +74,7 @@ fn sum(time: Timestamp, spec: &Map) -> Option<Timestamp> {
     } else {
         weeks
     };
-    // What is no number counts for nothing, and nothing that is added to it either. Halves go away from 0.
+    // NaN among the amounts makes their sum NaN, which counts as 0. Halves round away from 0.
     let whole = |number: f64| number.round() as i64;
     let months = 0
         .days()
@@ -88,7 +88,7 @@ fn sum(time: Timestamp, spec: &Map) -> Option<Timestamp> {
     Timestamp::from_millisecond(sum as i64).ok()
 }
 
-/// The place of a unit among the amounts, by one of its names. `m` is a minute, `M` a month, `D` a date.
+/// Returns the index of a unit among the amounts. `m` is a minute, `M` a month, `D` a date.
 fn unit(name: &str) -> Option<usize> {
     let short = ["y", "Q", "M", "w", "W", "d", "h", "m", "s", "ms"];
     let long = [
@@ -132,7 +132,7 @@ pub(super) fn strftime(run: &mut Run<'_>, arguments: &Arguments) -> Result<Value
     Ok(Value::from(moment.format(format)))
 }
 
-/// The time of a `schedule … at`, in milliseconds since 1970: a number of them, or a text.
+/// Returns the time of a `schedule … at`, in milliseconds since 1970. The value is such a number, or a text.
 pub(crate) fn timestamp_ms(time: &Value, now_ms: i64) -> Option<i64> {
     match time {
         Value::Number(number) if number.is_finite() => Some(*number as i64),
@@ -175,7 +175,7 @@ fn parsed(date: &Value, function: &str, now_ms: i64) -> Result<Timestamp> {
     .into())
 }
 
-/// A time in ISO 8601, in full or in part: a date, a date and a time, with an offset or without (UTC), or a time of today.
+/// Parses a time in full or partial ISO 8601: a date, a date and time with or without an offset (default UTC), or a time of today.
 fn parse(text: &str, now_ms: i64) -> Option<Timestamp> {
     let text = text.trim();
     if let Some(time) = text.parse::<Timestamp>().ok().or_else(|| parse_date_time(text)) {
@@ -206,7 +206,7 @@ fn parse_date_time(text: &str) -> Option<Timestamp> {
     utc(date.to_datetime(clock))
 }
 
-/// A date: also a month, a year, a day of a year (`2026-300`) or of a week (`2026-W12-4`).
+/// Parses a date. A month, a year, a day of the year (`2026-300`) and a day of a week (`2026-W12-4`) are dates too.
 fn parse_date(text: &str) -> Option<Date> {
     let text = &*text.replace('-', "");
     if !text.is_ascii() {

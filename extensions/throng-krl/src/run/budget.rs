@@ -1,17 +1,17 @@
 use crate::Error;
 
-/// The bounds of a transaction. Reaching one ends it with an error that nothing in the language catches.
+/// The bounds of a transaction. A transaction that reaches one fails, and the program cannot catch the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Steps of the machine; an operator on a collection takes one an item.
+    /// Steps of the machine. An operator on a collection takes one step per item.
     pub steps: u64,
-    /// Bytes that its values took, about, summed up: what was freed counts too.
+    /// The approximate bytes of all values made. Freed values count too.
     pub memory_bytes: u64,
-    /// Bytes of one value, if nothing in it were shared.
+    /// The bytes of one value, counted as if it shared nothing.
     pub value_bytes: u64,
-    /// Calls within calls.
+    /// The depth of nested calls.
     pub call_depth: u32,
-    /// Events raised and scheduled, directives and messages.
+    /// Raised events, scheduled events, directives and messages.
     pub effects: u32,
 }
 
@@ -27,7 +27,7 @@ impl Default for Limits {
     }
 }
 
-/// The rest of a transaction's bounds.
+/// The part of the bounds that the transaction has left.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,

@@ -9,14 +9,14 @@ use crate::{Error, Value};
 use std::sync::Arc;
 
 impl Run<'_> {
-    /// Calls what stands on the stack below its arguments. Whether a frame is on top for it: an operator is done at once.
+    /// Calls the value that stands on the stack below its arguments. Returns true if it entered a frame; an operator returns at once.
     pub(super) fn begin_call(&mut self, shape: &[Option<Arc<str>>], is_action: bool) -> Result<bool, Interrupt> {
         let base = self.vm.stack.len() - shape.len();
         let callee = std::mem::take(&mut self.vm.stack[base - 1]);
         self.enter_function(&callee, shape, base, base - 1, is_action)
     }
 
-    /// Calls a function with the arguments on the stack from `base` on.
+    /// Calls a function with the arguments on the stack from `base` on. Returns true if it entered a frame.
     pub(super) fn enter_function(
         &mut self,
         callee: &Value,
@@ -55,7 +55,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives each parameter its argument: by place, or by name.
+    /// Moves each argument to its parameter, by place or by name.
     fn place_arguments(&mut self, target: &Closure, shape: &[Option<Arc<str>>], base: usize) {
         let program = &self.vm.instances[target.instance as usize].program;
         let parameters = &program.codes[target.code as usize].parameters;
@@ -77,7 +77,7 @@ impl Run<'_> {
         self.operator_depth += 1;
         let base = self.vm.stack.len();
         self.vm.stack.extend_from_slice(arguments);
-        // No names: the shape is only as long as there are arguments.
+        // An empty shape: no argument has a name.
         let result = match self.enter_function(function, &[], base, base, false)? {
             true => self.execute()?,
             false => self.pop(),
@@ -105,7 +105,7 @@ impl Run<'_> {
 
     // --- globals ---------------------------------------------------------------------------------------------------------
 
-    /// The value of a global, computed when it is first needed.
+    /// Returns the value of a global. It is computed at the first use.
     pub(super) fn global(&mut self, instance: u32, global: u16) -> Result<Value, Interrupt> {
         let place = usize::from(global);
         let this = &mut self.vm.instances[instance as usize];
@@ -146,7 +146,7 @@ impl Run<'_> {
     }
 }
 
-/// Arguments in the order of parameters: those with names at theirs, the others where they stand. None is missing before one that is there.
+/// Returns the arguments in the order of the parameters. Named arguments go to their parameter, others stay at their place. Gaps are undefined.
 fn by_parameter(arguments: Vec<Value>, shape: &[Option<Arc<str>>], parameters: &[impl AsRef<str>]) -> Vec<Value> {
     let mut placed = Vec::new();
     for (place, (argument, name)) in arguments.into_iter().zip(shape).enumerate() {
@@ -166,7 +166,7 @@ fn by_parameter(arguments: Vec<Value>, shape: &[Option<Arc<str>>], parameters: &
 }
 
 impl Value {
-    /// The function, if it is one that can be called in an expression.
+    /// Returns the function, if it can be called in an expression.
     pub(crate) fn as_function(&self) -> Option<&Function> {
         match self {
             Value::Function(function) if function.type_name() != "Action" => Some(function),

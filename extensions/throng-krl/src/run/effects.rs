@@ -76,12 +76,12 @@ impl Run<'_> {
         Ok(path)
     }
 
-    /// Sets what is at a path in an entity variable, which is a map if it was neither an array nor a map.
+    /// Sets the value at a path in an entity variable. A variable that is neither array nor map becomes a map.
     fn put_below(&mut self, rid: &str, name: &str, path: &[Arc<str>], value: Value) -> Result<(), Interrupt> {
         let held = self.host.ent_get(rid, name, &[])?;
         let is_container = matches!(held, Value::Array(_) | Value::Map(_));
         let has_place = held.has_place_for(path);
-        // The host need not copy what nobody else holds.
+        // With this copy dropped, the host can change the value in place.
         drop(held);
         if path.is_empty() && !is_container {
             return self.host.ent_put(rid, name, path, Value::from(Map::default()));
@@ -90,10 +90,10 @@ impl Run<'_> {
             return Ok(());
         }
         let is_undefined = matches!(value, Value::Undefined);
-        // What is put into a variable is a part of it: what the variable holds is bounded with the value that is read again.
+        // The bounds apply to the part here, and to the whole variable when it is read again.
         let value = self.made(value.into_data())?;
         self.host.ent_put(rid, name, path, value)?;
-        // On the way through JSON a map loses what is undefined.
+        // A map converted to JSON loses undefined entries.
         if is_undefined {
             self.host.ent_remove(rid, name, path)
         } else {
@@ -157,7 +157,7 @@ impl Run<'_> {
 
     // --- events ----------------------------------------------------------------------------------------------------------
 
-    /// The domain and name of an event on the stack.
+    /// Pops the domain and name of an event from the stack.
     fn event_type(&mut self, whole: bool) -> Result<(Arc<str>, Arc<str>), Error> {
         let (domain, name) = if whole {
             let text: String = self.pop().text().split_whitespace().collect();
@@ -217,7 +217,8 @@ impl Run<'_> {
         })
     }
 
-    /// `error level data`: an event `system:error` for this ruleset; with level `error` instead of everything that is still to come.
+    /// Runs `error level data`: raises an event `system:error` for this ruleset. With level `error` it first drops all events and rulesets still to
+    /// come.
     fn raise_error(&mut self, level: LogLevel) -> Result<(), Interrupt> {
         let data = self.pop();
         let rid = Arc::clone(self.rid());
@@ -241,7 +242,7 @@ impl Run<'_> {
         if level == LogLevel::Error
             && let Some(frame) = self.frames.last_mut()
         {
-            // The last operation returns: nothing more of the rule runs.
+            // The last operation returns, so nothing more of the rule runs.
             let code = &self.vm.instances[frame.instance as usize].program.codes[frame.code as usize];
             frame.next = code.operations.len().saturating_sub(1);
             self.vm.stack.push(Value::Null);
@@ -284,7 +285,7 @@ impl Run<'_> {
     }
 }
 
-/// Refuses a path longer than values nest.
+/// Refuses a path that is longer than values may nest.
 pub(crate) fn checked_path(path: &[Arc<str>]) -> Result<(), Error> {
     if path.len() > usize::from(NESTING_MAX) {
         return Err(Error::limit(format!(

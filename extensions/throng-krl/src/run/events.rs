@@ -1,4 +1,4 @@
-//! An event's way through a ruleset: which rules it selects or brings further.
+//! The handling of an event by a ruleset: which rules it selects, and which it brings further.
 
 use super::{Run, Value};
 use crate::host::Interrupt;
@@ -8,17 +8,17 @@ use crate::syntax::ast::AggregateOperator;
 use crate::{Error, Event, Query};
 use std::sync::Arc;
 
-/// A rule's state while an event is looked at.
+/// The state of a rule while it handles an event.
 struct Progress {
     states: Vec<u16>,
     settings: Vec<Value>,
     gathered: Vec<Vec<Value>>,
-    /// An event of the right type had the wrong attributes: the rule begins anew, unless the event brings it further in another way.
+    /// True if an event had the right type but the wrong attributes. Then the rule begins anew, unless another transition brings it further.
     is_lost: bool,
 }
 
 impl Progress {
-    /// Forgets everything: what a pattern that does not match returns.
+    /// Forgets all progress. Returns false, the result of a pattern that does not match.
     fn lose(&mut self) -> bool {
         self.settings.fill(Value::Undefined);
         self.gathered.clear();
@@ -27,7 +27,7 @@ impl Progress {
     }
 }
 
-/// The most values an aggregator gathers. Counts are smaller.
+/// The most values that an aggregator gathers. Counts have a smaller bound.
 const GATHERED_MAX: usize = 10_000;
 
 impl Run<'_> {
@@ -69,7 +69,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Brings a rule further. If that selects it: the values of the variables its event expression sets.
+    /// Advances a rule by an event. If that selects the rule, returns the variables that its event expression set.
     fn select(
         &mut self,
         rule: &RuleProgram,
@@ -94,7 +94,7 @@ impl Run<'_> {
             .filter(|known| known.expression == fingerprint);
         let mut known = known.unwrap_or_default();
         known.expression = fingerprint;
-        // What a setting lacks is recorded as null.
+        // A missing setting was recorded as null.
         for setting in known.settings.iter_mut().filter(|setting| setting.is_null()) {
             *setting = Value::Undefined;
         }
@@ -114,12 +114,12 @@ impl Run<'_> {
         };
         let is_selected = self.advance(rule, event, &mut progress)?;
         let settings = if is_selected {
-            // The rule has them now; the next time begins without.
+            // The rule takes the settings, so the next round begins without them.
             std::mem::replace(&mut progress.settings, blank())
         } else {
             Vec::new()
         };
-        // At its beginning there is nothing to remember, but for when the time of `within` began.
+        // A rule at its beginning has nothing to remember, except when the time of `within` began.
         let at_rest = progress
             .states
             .iter()
@@ -140,7 +140,7 @@ impl Run<'_> {
         Ok(is_selected.then_some(settings))
     }
 
-    /// Begins anew where more time has passed than `within` allows.
+    /// Begins anew if more time has passed than `within` allows.
     fn keep_time(&mut self, within: u32, event: &Event, state: &mut RuleState) -> Result<(), Interrupt> {
         let began_ms = state.began_ms.filter(|began| *began != 0).unwrap_or(event.time_ms);
         let limit = self
@@ -272,7 +272,7 @@ impl Run<'_> {
     }
 }
 
-/// Adds what an event's attributes matched to what an aggregator has gathered, and sets its variables.
+/// Adds the matched attributes to the values that an aggregator has gathered, and sets its variables.
 fn gather(aggregator: &PatternAggregator, matched: &[Value], progress: &mut Progress) -> Result<(), Error> {
     let begins = !progress.is_lost && progress.states.contains(&START);
     let repeats = !progress.is_lost && progress.states.contains(&END);
@@ -291,7 +291,7 @@ fn gather(aggregator: &PatternAggregator, matched: &[Value], progress: &mut Prog
         }
         values.push(matched.get(place).cloned().unwrap_or(Value::Undefined));
         if repeats {
-            // A window over the last ones.
+            // The aggregator keeps only the last values.
             values.remove(0);
         }
         progress.settings[usize::from(*setting)] = aggregate(aggregator.operator, values);

@@ -1,4 +1,4 @@
-//! The machine: a loop over operations.
+//! The interpreter loop.
 
 use super::{Callable, Closure, Frame, Function, Run};
 use crate::compile::Operation;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 /// The effect of an operation on the flow of code.
 enum Flow {
     On,
-    /// Another frame is on top now.
+    /// Another frame is on top of the stack now.
     Switch,
 }
 
 impl Run<'_> {
-    /// Runs the frame on top until it returns, and whatever it calls.
+    /// Runs the top frame and all that it calls, until it returns.
     pub(super) fn execute(&mut self) -> Result<Value, Interrupt> {
         let entry = self.frames.len();
         loop {
@@ -33,7 +33,7 @@ impl Run<'_> {
         }
     }
 
-    /// Says of a failure where in which source it happened.
+    /// Adds the ruleset and the place in the source to a failure.
     fn locate(&self, interrupt: Interrupt, program: &Program) -> Interrupt {
         let Interrupt::Error(mut error) = interrupt else {
             return interrupt;
@@ -48,7 +48,7 @@ impl Run<'_> {
         Interrupt::Error(error)
     }
 
-    /// Runs the frame on top until it returns or another one comes on top.
+    /// Runs the top frame until it returns or another frame comes on top.
     fn execute_frame(&mut self, program: &Arc<Program>) -> Result<(), Interrupt> {
         let Some(frame) = self.frames.last() else { return Ok(()) };
         let (base, mut next) = (frame.base, frame.next);
@@ -123,7 +123,7 @@ impl Run<'_> {
                 other => {
                     self.frames[at].next = next;
                     match self.operation(other, program)? {
-                        // It may have led elsewhere: `error error` to the end.
+                        // The operation may have moved `next`: `error error` moves it to the end.
                         Flow::On => next = self.frames[at].next,
                         Flow::Switch => return Ok(()),
                     }
@@ -204,7 +204,7 @@ impl Run<'_> {
         self.vm.stack.push(value);
     }
 
-    /// The value on top. Code that the compiler makes takes no more than it has put there.
+    /// Takes the top value. Compiled code never takes more than it has pushed.
     pub(super) fn pop(&mut self) -> Value {
         self.vm.stack.pop().unwrap_or_default()
     }
@@ -222,10 +222,10 @@ impl Run<'_> {
         self.push(value);
     }
 
-    /// Puts a frame on top whose arguments are on the stack from `base` on.
+    /// Pushes a frame whose arguments are on the stack from `base` on.
     pub(super) fn enter(&mut self, target: &Closure, base: usize, floor: usize) -> Result<(), Interrupt> {
         if self.frames.len() >= self.vm.budget.limits().call_depth as usize {
-            // The docs tell the bound; the words are the original's.
+            // The text is the original's, without our bound.
             return Err(Error::limit("Maximum call stack size exceeded").into());
         }
         let locals = {
@@ -244,7 +244,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs a code whose first locals are these.
+    /// Runs a code with these values as its first locals.
     pub(super) fn run_code(&mut self, instance: u32, code: u32, locals: &[Value]) -> Result<Value, Interrupt> {
         let base = self.vm.stack.len();
         self.vm.stack.extend_from_slice(locals);
@@ -295,7 +295,7 @@ impl Run<'_> {
 
     // --- loops -----------------------------------------------------------------------------------------------------------
 
-    /// Begins a loop: its values, its keys (null for an array) and the next item's number become three locals.
+    /// Begins a loop. Three locals hold its values, its keys (null for an array) and the number of the next item.
     fn iterate(&mut self, slot: u16) -> Result<(), Interrupt> {
         let (values, keys) = match self.pop() {
             Value::Array(array) => (Value::Array(array), Value::Null),

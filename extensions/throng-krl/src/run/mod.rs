@@ -1,4 +1,4 @@
-//! The machine: it runs compiled rules and functions within the bounds of a transaction.
+//! The machine. It runs compiled rules and functions within the bounds of a transaction.
 
 mod budget;
 mod call;
@@ -20,7 +20,7 @@ use crate::{Error, Event, Host, Interrupt, Program, Query, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// The deepest nesting of operators that call functions with operators in them; each takes the thread's own stack.
+/// The deepest nesting of operators that call functions with operators in them. Each level takes stack of the thread.
 const OPERATOR_DEPTH_MAX: u32 = 60;
 
 /// A function or an action as a value.
@@ -34,9 +34,9 @@ pub(crate) enum Callable {
     Operator(crate::library::Operator),
 }
 
-/// Code, and what it took from around it.
+/// A code with its captured values.
 pub(crate) struct Closure {
-    /// The instance of the program it belongs to, in this transaction.
+    /// The program instance of this transaction that it belongs to.
     pub(crate) instance: u32,
     pub(crate) code: u32,
     pub(crate) is_action: bool,
@@ -52,7 +52,7 @@ impl Function {
         }
     }
 
-    /// True if both are the same function: their code is not compared.
+    /// True if both are the same function. Code is not compared.
     pub(crate) fn is_same(&self, other: &Function) -> bool {
         match (&self.0, &other.0) {
             (Callable::Closure(left), Callable::Closure(right)) => {
@@ -72,14 +72,14 @@ impl fmt::Debug for Function {
     }
 }
 
-/// A program as this transaction uses it: its globals are computed once in it.
+/// A program within one transaction. Each global is computed at most once in it.
 pub(crate) struct Instance {
     program: Arc<Program>,
     globals: Vec<GlobalState>,
     uses: Vec<Option<UsedModule>>,
-    /// The configuration as a module; null for a ruleset that is installed.
+    /// The configuration, if it is used as a module; null for an installed ruleset.
     configuration: Value,
-    /// The instance that uses it as a module.
+    /// The instance that uses this one as a module.
     user: Option<u32>,
 }
 
@@ -96,31 +96,31 @@ enum UsedModule {
     Host { configuration: Value },
 }
 
-/// A code that runs.
+/// A running code.
 struct Frame {
     instance: u32,
     code: u32,
     next: usize,
-    /// The place on the stack at which its locals begin.
+    /// The place on the stack of its first local.
     base: usize,
-    /// The height of the stack that stays when it returns.
+    /// The height to which the stack is cut when it returns.
     floor: usize,
     captures: Arc<[Value]>,
 }
 
-/// The run of a program at one event or query.
+/// The run of one program for one event or query.
 pub(crate) struct Run<'a> {
     vm: &'a mut Vm,
     host: &'a mut dyn Host,
     frames: Vec<Frame>,
-    /// The instance of the program that is run, not of a module.
+    /// The instance of the program itself, not of a module.
     root: u32,
     event: Option<&'a Event>,
     query: Option<&'a Query>,
     rule: Option<Arc<str>>,
-    /// True if the ruleset's other rules are left out.
+    /// True if the ruleset's remaining rules are skipped.
     is_last: bool,
-    /// The nesting of operators that call functions with operators in them.
+    /// The current nesting of operators that call functions with operators in them.
     operator_depth: u32,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says of a failure where it happened.
+    /// Adds the ruleset and the rule to a failure.
     fn end<T>(self, done: Result<T, Interrupt>) -> Result<T, Interrupt> {
         done.map_err(|interrupt| match interrupt {
             Interrupt::Error(mut error) => {
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         self.vm.turn.time_ms
     }
 
-    /// Counts a value that was made, and refuses one that is too large or nests too deeply.
+    /// Counts a new value, and refuses one that is too large or nests too deeply.
     pub(crate) fn made(&mut self, value: Value) -> Result<Value, Error> {
         let bytes = match &value {
             Value::String(text) => 24 + text.len() as u64,
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
             Value::Map(map) => 96 + 80 * map.len() as u64,
             _ => return Ok(value),
         };
-        // What it takes to make it, and to free it again.
+        // The steps for making the value and freeing it again.
         self.vm.budget.step(3 + bytes / 256)?;
         let limits = self.vm.budget.limits();
         if value.depth() > crate::NESTING_MAX {
@@ -202,13 +202,13 @@ impl<'a> Run<'a> {
         Ok(value)
     }
 
-    /// The ruleset whose code runs: a module's own while a function of it does.
+    /// Returns the ruleset whose code runs. It is the module's while a function of a module runs.
     fn rid(&self) -> &Arc<str> {
         let instance = self.frames.last().map_or(self.root, |frame| frame.instance);
         &self.vm.instances[instance as usize].program.rid
     }
 
-    /// True while code of a module runs, which knows nothing of the event.
+    /// True while code of a module runs. Such code has no access to the event.
     fn is_module(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.instance != self.root)
     }

@@ -1,4 +1,4 @@
-//! Uses of modules: rulesets, this crate's own, and the host's.
+//! The use of modules: rulesets, this crate's own modules, and the host's.
 
 use super::{Instance, Run, UsedModule};
 use crate::host::{Arguments, Call, CallKind, Interrupt, Module};
@@ -7,7 +7,7 @@ use crate::{Error, Value};
 use std::sync::Arc;
 
 impl Run<'_> {
-    /// Uses a module's name with the arguments on the stack. Whether a frame is on top for it.
+    /// Uses a module's name with the arguments on the stack. Returns true if it entered a frame.
     pub(super) fn use_module(
         &mut self,
         reference: &ModuleReference,
@@ -85,7 +85,7 @@ impl Run<'_> {
 
     // --- what the machine knows itself -----------------------------------------------------------------------------------
 
-    /// An attribute of the event; null in a module, and in a query.
+    /// Returns an attribute of the event. It is null in a module and in a query.
     pub(super) fn attribute(&self, name: &str) -> Value {
         match self.event {
             Some(event) if !self.is_module() => event.attributes.child(name).cloned().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Operators between two values, and reaching into one.
+//! Operators between two values, and access to a value's members.
 
 use super::Run;
 use super::effects::checked_path;
@@ -88,7 +88,7 @@ impl Run<'_> {
         Ok(Value::number(dividend / divisor))
     }
 
-    /// Counts what comparing two values takes.
+    /// Charges for comparing two values.
     pub(crate) fn compared(&mut self, left: &Value, right: &Value) -> Result<(), Error> {
         self.vm.budget.step(left.bytes().min(right.bytes()) / 64)
     }
@@ -107,7 +107,7 @@ impl Run<'_> {
                 }
                 found
             }
-            // As lodash's `has`: an array is a path.
+            // As in lodash's `has`, an array is a path.
             Value::Map(_) => {
                 let path = path_of(right);
                 checked_path(&path)?;
@@ -126,7 +126,7 @@ impl Run<'_> {
         Ok(Value::Boolean(regex.engine().is_match(&text)))
     }
 
-    /// The regular expression a value is, or its text is the source of.
+    /// Returns a regular expression: the value itself, or one compiled from its text.
     pub(crate) fn regex(&mut self, value: &Value) -> Result<Arc<Regex>, Error> {
         if let Value::Regex(regex) = value {
             return Ok(Arc::clone(regex));
@@ -138,7 +138,7 @@ impl Run<'_> {
             .map_err(|error| Error::value_error(error.to_string()))
     }
 
-    /// `a{path}` or `a[index]`.
+    /// Evaluates `a{path}` or `a[index]`.
     pub(super) fn member(&mut self, is_index: bool) -> Result<(), Interrupt> {
         let path = self.pop();
         let object = self.pop();
@@ -147,7 +147,7 @@ impl Run<'_> {
             Value::Array(keys) if !is_index => {
                 let path = path_of(&path);
                 checked_path(&path)?;
-                // A path without keys leads nowhere.
+                // An empty path has no value.
                 if keys.is_empty() {
                     Value::Null
                 } else {
@@ -165,7 +165,7 @@ fn numbers(left: &Value, right: &Value, operate: impl Fn(f64, f64) -> f64) -> Op
     Some(Value::number(operate(left.to_number()?, right.to_number()?)))
 }
 
-/// Compares two values: as numbers if both stand for one, else as texts.
+/// Compares two values: as numbers if both convert to one, else as texts.
 pub(crate) fn order(left: &Value, right: &Value) -> Ordering {
     match (left.to_number(), right.to_number()) {
         (Some(left), Some(right)) => left.partial_cmp(&right).unwrap_or(Ordering::Equal),
@@ -173,7 +173,7 @@ pub(crate) fn order(left: &Value, right: &Value) -> Ordering {
     }
 }
 
-/// Compares two values as texts: by UTF-16 units, as in JavaScript.
+/// Compares two values as texts, by UTF-16 units as JavaScript does.
 pub(crate) fn text_order(left: &Value, right: &Value) -> Ordering {
     let (left, right) = (left.text(), right.text());
     if left.is_ascii() && right.is_ascii() {

@@ -3,16 +3,16 @@ use crate::{Event, Host, Interrupt, Program, Query, SelectState, Turn, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// Runs programs, one transaction after the other. It keeps its memory between them: make one a thread.
+/// A machine that runs programs, one transaction after another. It reuses its memory between them, so make one per thread.
 pub struct Vm {
     limits: Limits,
     pub(super) turn: Turn,
     pub(super) budget: Budget,
     pub(super) random: fastrand::Rng,
     pub(super) stack: Vec<Value>,
-    /// The programs of this transaction, and those they use as modules.
+    /// The programs of this transaction, with those used as modules.
     pub(super) instances: Vec<Instance>,
-    /// The captures of a closure that takes nothing from around it.
+    /// The captures shared by closures that capture nothing.
     pub(super) no_captures: Arc<[Value]>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Debug for Vm {
 }
 
 impl Vm {
-    /// A machine with these bounds for each transaction.
+    /// Returns a machine with these bounds for each transaction.
     #[must_use]
     pub fn new(limits: Limits) -> Vm {
         Vm {
@@ -40,7 +40,7 @@ impl Vm {
         }
     }
 
-    /// Begins a transaction: an event with all that it raises, or a query. What is run until the next one shares its bounds.
+    /// Begins a transaction: an event with all events it raises, or a query. All runs until the next call share its bounds.
     pub fn begin(&mut self, turn: Turn) {
         self.turn = turn;
         self.budget = Budget::new(self.limits);
@@ -49,7 +49,7 @@ impl Vm {
         self.instances.clear();
     }
 
-    /// The steps that the transaction has taken so far.
+    /// Returns the steps that the transaction has taken so far.
     #[must_use]
     pub fn steps_taken(&self) -> u64 {
         self.budget.steps_taken()
@@ -59,8 +59,9 @@ impl Vm {
     ///
     /// # Errors
     ///
-    /// The first failure, of a rule or of the host, or that the host has to wait. Then nothing that was told to the host may take effect, and
-    /// `state` has to be forgotten.
+    /// [`Interrupt::Error`]: a rule or the host failed. [`Interrupt::Wait`]: the host has to wait for an answer. After either, discard `state`, and
+    /// let
+    /// nothing that the host was told take effect.
     pub fn event(
         &mut self,
         program: &Arc<Program>,
@@ -81,7 +82,7 @@ impl Vm {
     ///
     /// # Errors
     ///
-    /// If nothing of that name is shared, and as for an event.
+    /// [`Interrupt::Error`]: the ruleset shares no such name, or the program or the host failed. [`Interrupt::Wait`]: as for an event.
     pub fn query(&mut self, program: &Arc<Program>, query: &Query, host: &mut dyn Host) -> Result<Value, Interrupt> {
         let mut run = Run::new(self, program, host);
         run.query = Some(query);

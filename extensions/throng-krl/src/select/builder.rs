@@ -1,4 +1,4 @@
-//! Machines made of machines, one for each operator of event expressions.
+//! Construction of state machines: one function for each operator of event expressions.
 
 use super::{END, Machine, START, Trigger};
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::fmt;
 
 /// The most transitions a machine may have.
 const TRANSITIONS_MAX: usize = 4_096;
-/// The most events whose order does not matter (`and`, `any`): the machine has a state for each set of them.
+/// The most operands of `and` and `any`. Their order does not matter, so the machine has a state for each set of them.
 const UNORDERED_MAX: usize = 8;
 
-/// The event expression needs too large a machine.
+/// The error for an event expression whose machine would be too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
@@ -22,7 +22,7 @@ impl fmt::Display for TooLarge {
     }
 }
 
-/// A machine that is being made. Its states are numbers of its own.
+/// A machine under construction. Its states have numbers of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Builder {
     transitions: Vec<(u32, Trigger, u32)>,
@@ -50,7 +50,7 @@ impl Builder {
         }
     }
 
-    /// Puts another machine in, between two states of this one.
+    /// Inserts another machine between two states of this one.
     fn insert(&mut self, other: &Builder, from: u32, to: u32) -> Result<(), TooLarge> {
         let base = self.states;
         self.states += other.states;
@@ -76,7 +76,7 @@ impl Builder {
         self.states - 1
     }
 
-    /// Goes on when any of them has.
+    /// Accepts any one of the operands.
     pub(crate) fn or(operands: Vec<Builder>) -> Result<Builder, TooLarge> {
         let mut machine = Builder::empty();
         for operand in &operands {
@@ -85,7 +85,7 @@ impl Builder {
         Ok(machine)
     }
 
-    /// All of them, in any order.
+    /// Accepts all operands, in any order.
     pub(crate) fn and(operands: &[Builder]) -> Result<Builder, TooLarge> {
         Builder::any(operands.len(), operands)
     }
@@ -96,7 +96,7 @@ impl Builder {
             return Err(TooLarge);
         }
         let mut machine = Builder::empty();
-        // A state for each set of what has happened; its bits are the operands.
+        // One state for each set of operands seen so far. The bits of a key are the operands.
         let mut states: HashMap<u32, u32> = HashMap::from([(0, machine.start)]);
         for happened in 0_u32..1 << operands.len() {
             if happened.count_ones() as usize >= count {
@@ -161,7 +161,7 @@ impl Builder {
         Ok(machine)
     }
 
-    /// The first between the second and the third.
+    /// Accepts the first operand between the second and the third.
     pub(crate) fn between(operands: Vec<Builder>) -> Result<Builder, TooLarge> {
         let mut machine = Builder::empty();
         let [event, first, last] = &operands[..] else {
@@ -174,7 +174,7 @@ impl Builder {
         Ok(machine)
     }
 
-    /// The third after the second, without the first between them.
+    /// Accepts the third operand after the second, without the first between them.
     pub(crate) fn not_between(operands: Vec<Builder>) -> Result<Builder, TooLarge> {
         let mut machine = Builder::empty();
         let [event, first, last] = &operands[..] else {
@@ -192,14 +192,14 @@ impl Builder {
         Ok(Builder::chain(&vec![operand.clone(); count])?.0)
     }
 
-    /// Accepts the operand this many times, and from then on each time.
+    /// Accepts the operand this many times, and each further time.
     pub(crate) fn repeat(count: usize, operand: &Builder) -> Result<Builder, TooLarge> {
         let mut machine = Builder::count(count, operand)?;
         machine.insert(operand, machine.end, machine.end)?;
         Ok(machine)
     }
 
-    /// The machine, its states numbered as they are reached.
+    /// Returns the machine, with its states numbered in the order in which they are reached.
     pub(crate) fn finish(self) -> Result<Machine, TooLarge> {
         let mut numbers: HashMap<u32, u16> = HashMap::from([(self.start, START), (self.end, END)]);
         let mut transitions: Vec<Vec<(Trigger, u16)>> = vec![Vec::new(), Vec::new()];

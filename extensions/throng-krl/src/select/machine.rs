@@ -1,13 +1,13 @@
-/// The state a machine begins in.
+/// The initial state.
 pub(crate) const START: u16 = 0;
-/// The state that selects the rule.
+/// The accepting state, which selects the rule.
 pub(crate) const END: u16 = 1;
 
-/// A machine that reads events. It may be in several states at once. An event that brings none of them further leaves it where it is; one
-/// that brings some further takes it to where those lead.
+/// A nondeterministic machine over events. It may be in several states at once. An event that fits no transition changes nothing. Otherwise the
+/// machine moves to the targets of all transitions that fit.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// The ways out of each state.
+    /// The transitions of each state.
     transitions: Vec<Vec<(Trigger, u16)>>,
     /// True if the first event decides, so that nothing has to be remembered.
     is_single: bool,
@@ -15,18 +15,18 @@ pub(crate) struct Machine {
     fingerprint: u64,
 }
 
-/// The event that a transition needs.
+/// The condition for a transition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trigger {
-    /// An event that a pattern of the rule matches.
+    /// An event that this pattern of the rule matches.
     Event(u16),
     Not(Box<Trigger>),
-    /// The first of these that holds.
+    /// Any of these. They are tried in order, and the first that holds counts.
     Or(Vec<Trigger>),
 }
 
 impl Machine {
-    /// A machine that one event selects, the first pattern's.
+    /// Returns a machine that one event completes: the first pattern's.
     pub(crate) fn single() -> Machine {
         Machine::new(vec![vec![(Trigger::Event(0), END)], Vec::new()])
     }
@@ -51,7 +51,7 @@ impl Machine {
         }
     }
 
-    /// The ways out of a state.
+    /// Returns the transitions of a state.
     pub(crate) fn ways(&self, state: u16) -> &[(Trigger, u16)] {
         self.transitions.get(usize::from(state)).map_or(&[], Vec::as_slice)
     }
@@ -83,7 +83,7 @@ impl Trigger {
     }
 }
 
-/// A hash that stays the same over versions of the program, as it is stored (FNV-1a over words).
+/// A hash that stays the same in all versions of the program, because it is stored (FNV-1a over words).
 struct Fnv(u64);
 
 impl Default for Fnv {

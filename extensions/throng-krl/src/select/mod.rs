@@ -1,4 +1,4 @@
-//! Event expressions: which events, in which order, select a rule.
+//! Event expressions: the events that select a rule, and their order.
 
 mod builder;
 mod machine;

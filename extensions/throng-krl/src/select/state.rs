@@ -2,10 +2,10 @@ use crate::Value;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The progress of a ruleset's rules in one pico in their event expressions. Only rules in the middle of one are in it: for rules that one
-/// event selects it stays empty.
+/// The progress of a ruleset's rules in their event expressions, in one pico. It has only rules that are in the middle of one. Rules that a single
+/// event selects are never in it.
 ///
-/// After an [`Interrupt`](crate::Interrupt) it is of no use: the caller keeps the one from before the transaction.
+/// After an [`Interrupt`](crate::Interrupt) it is invalid: keep a copy from before the transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SelectState {
@@ -23,14 +23,14 @@ impl SelectState {
 /// The progress of one rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RuleState {
-    /// The fingerprint of the event expression: another version of the rule begins anew.
+    /// The fingerprint of the event expression. If it differs, another version of the rule recorded this, and the rule begins anew.
     pub(crate) expression: u64,
-    /// The states of the machine it may be in.
+    /// The states in which the machine is now.
     pub(crate) states: Vec<u16>,
     /// When the time of `within` began, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) began_ms: Option<i64>,
-    /// The variables that `setting` has set so far, in the order the rule names them.
+    /// The variables that `setting` has set so far, in the order in which the rule names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) settings: Vec<Value>,
     /// The values that aggregators have gathered, for each variable of `settings`.

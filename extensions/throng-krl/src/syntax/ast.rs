@@ -1,17 +1,17 @@
-//! The tree that the parser makes of a source, and the compiler and the formatter read.
+//! The syntax tree that the parser makes of a source. The compiler and the formatter read it.
 
 use super::Location;
 use crate::value::Regex;
 use std::sync::Arc;
 
-/// A name, and where it stands.
+/// A name and its place in the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: Arc<str>,
     pub(crate) location: Location,
 }
 
-/// A ruleset as it was written.
+/// A ruleset as written in its source.
 #[derive(Debug)]
 pub struct Ruleset {
     pub(crate) rid: Name,
@@ -21,7 +21,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// The id that the source begins with.
+    /// Returns the ruleset's id, with which the source begins.
     #[must_use]
     pub fn rid(&self) -> &str {
         &self.rid.text
@@ -41,7 +41,7 @@ pub(crate) enum MetaKind {
         key: &'static str,
         value: Expression,
     },
-    /// `logging on`, `errors to`, `key`: read and not used, as the engine has other ways for them.
+    /// `logging on`, `errors to`, `key`: parsed and ignored, because the engine has other ways for them.
     Ignored {
         key: Arc<str>,
     },
@@ -67,7 +67,7 @@ pub(crate) struct Declaration {
 #[derive(Debug)]
 pub(crate) struct Expression {
     pub(crate) location: Location,
-    /// The depth of the expression's nesting, at least 1.
+    /// The nesting depth of the expression, at least 1.
     pub(crate) height: u16,
     pub(crate) kind: ExpressionKind,
 }
@@ -79,7 +79,7 @@ pub(crate) enum ExpressionKind {
     Number(f64),
     String(Arc<str>),
     Regex(Arc<Regex>),
-    /// Texts and expressions.
+    /// The texts of a chevron and the expressions between them, in order.
     Chevron(Vec<Expression>),
     Array(Vec<Expression>),
     Map(Vec<(Name, Expression)>),
@@ -327,7 +327,7 @@ pub(crate) struct EntityVariable {
     pub(crate) path: Option<Expression>,
 }
 
-/// The type of an event that is raised or scheduled.
+/// The type of a raised or scheduled event.
 #[derive(Debug)]
 pub(crate) enum EventType {
     /// `raise domain event name`.

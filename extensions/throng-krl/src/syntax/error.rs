@@ -4,9 +4,9 @@ use std::fmt;
 /// A place in a source. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// The line's number, the first is 1.
+    /// The line, from 1.
     pub line: u32,
-    /// The column from 1, in characters.
+    /// The column, from 1, in characters.
     pub column: u32,
 }
 
@@ -16,14 +16,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// Why a source is no ruleset.
+/// An error of a source that is no ruleset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The place of the first character that does not fit.
+    /// The place of the first character that is wrong.
     pub location: Location,
-    /// The text that stands there.
+    /// The text at that place.
     pub found: String,
-    /// The text that could stand there instead, or the fault of the present one.
+    /// The text that could stand there instead, or the fault of the text found.
     pub expected: String,
 }
 

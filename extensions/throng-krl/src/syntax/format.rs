@@ -1,4 +1,4 @@
-//! The canonical form of a source: its tokens and comments as they are, on the lines they are on, with everybody's blanks and indentation.
+//! The canonical form of a source. Tokens, comments and line breaks stay; blanks and indentation follow one style.
 
 use super::ParseError;
 use super::lexer::{Token, TokenKind, Tokens, tokenize};
@@ -6,8 +6,9 @@ use super::parser::{Role, roles};
 
 const INDENT: usize = 2;
 
-/// The source in canonical form: indented by two blanks a bracket, with one blank where one belongs, at most one empty line, and comments and
-/// line breaks where they were.
+/// Returns the source in canonical form. Each bracket indents by two blanks. Tokens on a line are separated by one blank or none, and at most one
+/// empty
+/// line stays between two lines. Comments and line breaks stay in place.
 ///
 /// # Errors
 ///
@@ -52,7 +53,7 @@ struct Piece {
 enum PieceKind {
     Word,
     Raw,
-    /// Within a chevron, where every blank counts.
+    /// Text within a chevron, where every blank counts.
     Chevron,
     /// Opens an expression within a chevron.
     BeestingOpen,
@@ -75,18 +76,17 @@ impl PieceKind {
 struct Writer<'a> {
     source: &'a str,
     output: String,
-    /// The brackets that are open.
+    /// The brackets that are open now, outermost first.
     brackets: Vec<Bracket>,
     line: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bracket {
-    /// True if the contents are a level further in. They are not where another bracket opens on the same line within arguments or a
-    /// literal.
+    /// True if the contents are indented one level more. If a tight bracket opens another bracket on the same line, only the other one indents.
     indents: bool,
     line: usize,
-    /// True if the contents stand close to it: in all but blocks.
+    /// True if no blank separates the bracket from its contents. False for blocks.
     is_tight: bool,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Writer<'a> {
         self.output.extend(std::iter::repeat_n(' ', blanks));
     }
 
-    /// True if a line goes on with a piece that the line above it began.
+    /// True if a line that begins with this piece continues the line above.
     fn continues(&self, before: Piece, piece: Piece) -> bool {
         let ends = &self.source[before.start..before.end];
         let begins = &self.source[piece.start..piece.end];
@@ -183,7 +183,7 @@ impl<'a> Writer<'a> {
         if before.kind == PieceKind::Comment || piece.kind == PieceKind::Comment {
             return true;
         }
-        // Around an expression within a chevron.
+        // Chevron text and embedded expressions touch, since blanks count there.
         let in_chevron = |kind: PieceKind| matches!(kind, PieceKind::Chevron | PieceKind::BeestingOpen);
         if before.kind == PieceKind::BeestingOpen || piece.kind == PieceKind::BeestingClose {
             return false;

@@ -1,4 +1,4 @@
-//! The lexer: splits text into tokens.
+//! The lexer. It splits a source into tokens.
 
 use super::{Location, ParseError, SOURCE_BYTES_MAX};
 
@@ -15,13 +15,12 @@ pub(super) enum TokenKind {
     BeestingOpen,
     BeestingClose,
     ChevronClose,
-    /// A character that means nothing, or what is never closed, with what is wrong with it. The parser refuses it where it comes to it, so that an
-    /// error before it is the one that is told.
+    /// An invalid character or an unclosed token, with the fault. The parser refuses it when it reaches it. So an earlier error is reported first.
     Illegal(&'static str),
     End,
 }
 
-/// A token: where it stands in the source, in bytes.
+/// A token and its place in the source, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
@@ -29,7 +28,7 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-/// A source in tokens. The last one is the end.
+/// The tokens of a source. The last one marks the end.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
     pub(super) source: &'a str,
@@ -52,7 +51,7 @@ impl<'a> Tokens<'a> {
 fn locate(source: &str, line_starts: &[usize], offset: usize) -> Location {
     let line = line_starts.partition_point(|start| *start <= offset).max(1);
     let start = line_starts.get(line - 1).copied().unwrap_or(0);
-    // A line that goes on for ever is not counted through again and again: columns beyond a thousand bytes are bytes.
+    // Characters are counted only within the first thousand bytes of a line, then bytes. Else an endless line would be counted again and again.
     let before = &source.as_bytes()[start..offset];
     let column = match before.len() {
         0..1000 => before.iter().filter(|byte| **byte & 0xC0 != 0x80).count(),
@@ -65,13 +64,13 @@ fn locate(source: &str, line_starts: &[usize], offset: usize) -> Location {
     }
 }
 
-/// Operators and brackets; of two with one beginning the longer stands first.
+/// Operators and brackets. If one is a prefix of another, the longer one stands first.
 const RAW: [&str; 29] = [
     "<=>", "<=", "<", "||", "|", "==", "=>", "=", ":=", ":", ">=", "><", ">", "&&", "!=", "(", ")", "{", "}", "[", "]",
     ",", "/", ".", "-", "%", "+", ";", "*",
 ];
 
-/// Cuts a source into tokens; only one that is too long is refused.
+/// Splits a source into tokens. Refuses only a source that is too long.
 pub(super) fn tokenize(source: &str) -> Result<Tokens<'_>, ParseError> {
     let line_starts = std::iter::once(0)
         .chain(source.match_indices('\n').map(|(at, _)| at + 1))
@@ -110,7 +109,7 @@ struct Lexer<'a> {
     source: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// The number of open braces in each expression within a chevron that is open.
+    /// The number of open braces in each open expression within a chevron, outermost first.
     beestings: Vec<u32>,
     output: Tokens<'a>,
 }
@@ -211,7 +210,7 @@ impl Lexer<'_> {
         );
     }
 
-    /// Returns the end of a token that a byte closes; a backslash takes the byte's meaning.
+    /// Returns the end of a token closed by this byte. A backslash escapes the byte.
     fn close_of(&self, from: usize, close: u8) -> Option<usize> {
         let mut at = from;
         while let Some(byte) = self.bytes.get(at) {
@@ -224,7 +223,7 @@ impl Lexer<'_> {
         None
     }
 
-    /// The text of a chevron, up to its end or the next expression in it.
+    /// Reads the text of a chevron, up to its end or to the next expression in it.
     fn chevron(&mut self) {
         let mut at = self.at;
         while let Some(byte) = self.bytes.get(at) {

@@ -1,4 +1,4 @@
-//! Rulesets tried out without an engine: a pico in memory, and scripts of events with what is expected of them.
+//! Testing of rulesets without an engine: a pico in memory, and scripts of events with the expected outcomes.
 
 mod pico;
 mod script;
@@ -8,7 +8,7 @@ pub use script::{Mismatch, Script, ScriptError, ScriptStep};
 
 use crate::{Program, Value};
 
-/// The events a ruleset waits for, each with the attributes that the ruleset asks for.
+/// Returns the events that a ruleset waits for, each with the attributes that the ruleset asks for.
 #[must_use]
 pub fn events_of(program: &Program) -> Vec<(String, String, Value)> {
     let events = program

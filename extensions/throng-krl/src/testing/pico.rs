@@ -5,13 +5,13 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The channel that every event and query comes over.
+/// The channel of every event and query.
 const ECI: &str = "testing";
 
-/// A pico in memory: rulesets, entity variables, scheduled events, a clock that stands still until it is moved.
+/// A pico in memory with rulesets, entity variables, scheduled events, and a clock that moves only on request.
 ///
-/// It has no other picos and no network: of the modules the host answers it knows `schedule:list`, `schedule:get` and `schedule:remove`,
-/// `event:send` to itself, `ctx:rulesets`, and values of `ctx` and `meta` that need nothing else.
+/// It has no other picos and no network. Of the host's modules it supports `schedule:list`, `schedule:get` and `schedule:remove`, `event:send` to
+/// itself, `ctx:rulesets`, and values of `ctx` and `meta` that need nothing else.
 #[derive(Debug)]
 pub struct Pico {
     vm: Vm,
@@ -27,10 +27,10 @@ struct Installed {
     state: SelectState,
 }
 
-/// The rulesets' view of the pico, and the effects of an event.
+/// The part of the pico that rulesets see, and the effects of an event.
 #[derive(Clone, Debug, Default)]
 struct Outside {
-    /// Variables by ruleset and name.
+    /// The entity variables, by ruleset and name.
     variables: BTreeMap<(Arc<str>, Arc<str>), Value>,
     modules: BTreeMap<Arc<str>, Arc<Program>>,
     rids: Vec<Arc<str>>,
@@ -39,7 +39,7 @@ struct Outside {
     sent: VecDeque<Raise>,
     directives: Vec<Directive>,
     log: Vec<LogEntry>,
-    /// True once `error error` has ended the event for the rulesets that have still to see it.
+    /// True after `error error`: the remaining rulesets skip the event.
     is_cleared: bool,
     is_query: bool,
     time_ms: i64,
@@ -60,7 +60,7 @@ impl Default for Pico {
 }
 
 impl Pico {
-    /// A pico whose events are bounded so. Its clock stands at the beginning of 2026.
+    /// Returns a pico with these limits. Its clock starts at the beginning of 2026.
     #[must_use]
     pub fn new(limits: Limits) -> Pico {
         Pico {
@@ -75,7 +75,7 @@ impl Pico {
         }
     }
 
-    /// Installs a ruleset. It can be used as a module, too.
+    /// Installs a ruleset. Other rulesets can use it as a module, too.
     pub fn install(&mut self, program: Program) {
         let program = Arc::new(program);
         self.outside.rids.push(Arc::clone(program.rid()));
@@ -86,17 +86,17 @@ impl Pico {
         });
     }
 
-    /// Lets rulesets use one as a module.
+    /// Lets other rulesets use this one as a module.
     pub fn offer(&mut self, program: Arc<Program>) {
         self.modules.insert(Arc::clone(program.rid()), program);
         self.outside.modules = self.modules.clone();
     }
 
-    /// Sends an event and returns the directives of it and of all it raised. An event that fails changes nothing.
+    /// Sends an event. Returns its directives and those of all events it raised. An event that fails changes nothing.
     ///
     /// # Errors
     ///
-    /// The failure that ended it.
+    /// The error that ended it.
     pub fn event(&mut self, domain: &str, name: &str, attributes: Value) -> Result<Vec<Directive>, Error> {
         let attributes = match attributes {
             Value::Null => Value::from(Map::default()),
@@ -116,7 +116,7 @@ impl Pico {
             for_rid: None,
         };
         let mut directives = self.transaction(first)?;
-        // What the pico sent to itself are transactions of their own.
+        // Each event that the pico sent to itself is a separate transaction.
         while let Some(sent) = self.outside.sent.pop_front() {
             directives.extend(self.transaction(sent)?);
         }
@@ -178,11 +178,11 @@ impl Pico {
         Ok(())
     }
 
-    /// Asks the first ruleset that is installed.
+    /// Queries the ruleset that was installed first.
     ///
     /// # Errors
     ///
-    /// If it shares no such thing, or fails.
+    /// An [`Error`]: the ruleset shares no such name, or fails.
     pub fn query(&mut self, name: &str, arguments: Value) -> Result<Value, Error> {
         self.begin(true);
         let Some(installed) = self.installed.first() else {
@@ -199,7 +199,7 @@ impl Pico {
             .map_err(ended)
     }
 
-    /// An entity variable of the first ruleset; null if it has none of that name.
+    /// Returns an entity variable of the ruleset that was installed first; null if it has none of that name.
     #[must_use]
     pub fn variable(&self, name: &str) -> Value {
         let rid = self
@@ -212,7 +212,7 @@ impl Pico {
             .unwrap_or_default()
     }
 
-    /// The log since it was last asked for.
+    /// Returns the log entries since the last call.
     pub fn take_log(&mut self) -> Vec<LogEntry> {
         std::mem::take(&mut self.outside.log)
     }
@@ -223,17 +223,17 @@ impl Pico {
         self.outside.time_ms
     }
 
-    /// The steps that the last event or query took.
+    /// Returns the steps that the last event or query took.
     #[must_use]
     pub fn steps_taken(&self) -> u64 {
         self.vm.steps_taken()
     }
 
-    /// Moves the clock and sends the scheduled events that are due then, in their order. Those that repeat are not sent.
+    /// Sets the clock, and sends the scheduled events that are due by then, in order. Repeating ones are not sent.
     ///
     /// # Errors
     ///
-    /// The first failure of one of them.
+    /// The first error of any of them.
     pub fn set_time_ms(&mut self, time_ms: i64) -> Result<Vec<Directive>, Error> {
         let mut directives = Vec::new();
         loop {

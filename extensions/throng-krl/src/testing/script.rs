@@ -3,7 +3,7 @@ use crate::{Directive, Error, Value};
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A script: events and queries for a pico, and what is expected of each.
+/// A script: events and queries for a pico, with the expected outcome of each.
 ///
 /// ```text
 /// # Lines that begin with a number sign are comments.
@@ -20,20 +20,25 @@ use std::fmt;
 ///     error cannot be divided
 /// ```
 ///
-/// Lines that are indented say what is expected of the line above them: an event's directives, in their order, with all their options, and
-/// no others; a query's or a variable's value as JSON; or an error that contains a text. `use FILE` installs another ruleset, `module FILE`
-/// only lets rulesets use it. `log` expects that an entry's message contains a text.
+/// Indented lines are the expectations of the line above them:
+///
+/// - the directives of an event, in order and complete, with all their options,
+/// - the value of a query or a variable, as JSON,
+/// - `error`: an error that contains this text,
+/// - `log`: a log entry whose message contains this text.
+///
+/// `use FILE` installs another ruleset. `module FILE` only lets rulesets use it.
 #[derive(Debug)]
 pub struct Script {
     steps: Vec<ScriptStep>,
 }
 
-/// A line of a script, and what is expected of it.
+/// A line of a script and its expectations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptStep {
     /// The line's number, from 1.
     pub line: usize,
-    /// The event, query or change of the clock.
+    /// The event, the query or the change of the clock.
     pub command: Action,
     expected: Vec<Expected>,
 }
@@ -41,29 +46,29 @@ pub struct ScriptStep {
 /// The action of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Sends an event, and compares the directives.
+    /// Sends an event and compares the directives.
     Event {
         /// The first part of its type, `say` of `say:hello`.
         domain: String,
         /// The second part of its type, `hello` of `say:hello`.
         name: String,
-        /// Its attributes, or null.
+        /// The attributes, or null.
         attributes: Value,
     },
-    /// Asks the ruleset, and compares the result.
+    /// Queries the ruleset and compares the result.
     Query {
         /// A shared function or value.
         name: String,
         /// The arguments, or null.
         arguments: Value,
     },
-    /// Looks at an entity variable.
+    /// Reads an entity variable and compares it.
     Variable(String),
-    /// Moves the clock on, by so many milliseconds.
+    /// Moves the clock forward by this many milliseconds.
     Wait(i64),
     /// Installs a ruleset from a file beside the script.
     Use(String),
-    /// Lets rulesets use a file's as a module.
+    /// Lets rulesets use the ruleset of a file as a module.
     Module(String),
 }
 
@@ -75,10 +80,10 @@ enum Expected {
     Log(String),
 }
 
-/// A line that is no line of a script.
+/// An invalid line of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: usize,
     /// The fault of the script.
     pub message: String,
@@ -92,14 +97,14 @@ impl fmt::Display for ScriptError {
 
 impl StdError for ScriptError {}
 
-/// A step that did something else than what is expected of it.
+/// A step whose outcome was not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The line of the script, from 1.
     pub line: usize,
     /// The expectation.
     pub expected: String,
-    /// The ruleset's behaviour instead.
+    /// The outcome instead.
     pub found: String,
 }
 
@@ -114,11 +119,11 @@ impl fmt::Display for Mismatch {
 }
 
 impl Script {
-    /// Reads a script.
+    /// Parses a script.
     ///
     /// # Errors
     ///
-    /// At the first line that is none.
+    /// [`ScriptError`]: the first invalid line.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
         let mut steps: Vec<ScriptStep> = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -157,7 +162,7 @@ impl Script {
         self.steps.is_empty()
     }
 
-    /// The files of rulesets it asks for, and whether they are installed.
+    /// Returns the files of rulesets that it needs, each with true if it is installed (`use`).
     pub fn files(&self) -> impl Iterator<Item = (&str, bool)> {
         self.steps.iter().filter_map(|step| match &step.command {
             Action::Use(file) => Some((file.as_str(), true)),
@@ -166,7 +171,7 @@ impl Script {
         })
     }
 
-    /// Runs the steps, and returns those that did something else than expected. The pico has the rulesets installed.
+    /// Runs the steps on a pico that has the rulesets installed. Returns the steps whose outcome was not the expected one.
     pub fn run(&self, pico: &mut Pico) -> Vec<Mismatch> {
         self.steps.iter().filter_map(|step| step.run(pico)).collect()
     }

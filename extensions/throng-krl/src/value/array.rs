@@ -1,11 +1,11 @@
 use super::{Cost, Value};
 use std::ops::Deref;
 
-/// An array, copied only when it is changed while it has several owners.
+/// An array. It is copied only if it is changed while it has several owners.
 #[derive(Clone, Debug)]
 pub struct Array {
     items: Vec<Value>,
-    /// The cost of the items, updated by every method that changes them.
+    /// The cost of the items. Every method that changes them updates it.
     cost: Cost,
 }
 
@@ -30,7 +30,7 @@ impl Array {
         self.items[index] = value;
     }
 
-    /// Takes the value out at an index, to be changed and `set` again. Leaves null.
+    /// Takes out the value at an index, so that it can be changed and `set` again. Leaves null.
     pub(crate) fn take(&mut self, index: usize) -> Value {
         let Some(item) = self.items.get_mut(index) else {
             return Value::Null;

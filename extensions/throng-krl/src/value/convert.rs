@@ -1,4 +1,4 @@
-//! The conversion of a value where another type is needed.
+//! Conversions of values to other types.
 
 use super::number::{parse_digits, parse_number};
 use super::{Value, format_number};
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 impl Value {
-    /// The name of its type, as `typeof` says it.
+    /// Returns the name of the type, as `typeof` does.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -24,13 +24,13 @@ impl Value {
         }
     }
 
-    /// Tells whether it is no value.
+    /// True for null and undefined.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::Undefined)
     }
 
-    /// True for a value that a condition takes for true: all but null, false, 0 and the empty text.
+    /// True if a condition accepts the value: all but null, false, 0 and the empty text.
     #[must_use]
     pub fn is_true(&self) -> bool {
         match self {
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// The text of it: arrays, maps and functions are only named by their type.
+    /// Returns the value as text. Arrays, maps and functions give only the name of their type.
     #[must_use]
     pub fn to_text(&self) -> Arc<str> {
         match self {
@@ -51,7 +51,7 @@ impl Value {
         }
     }
 
-    /// Converts like [`to_text`](Value::to_text), without a copy where it is text.
+    /// Works like [`to_text`](Value::to_text), but borrows the text of a text.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         match self {
@@ -65,8 +65,9 @@ impl Value {
         }
     }
 
-    /// The number it stands for: null is 0, true 1, an array or a map its length. A text that reads as no number, a regular expression
-    /// and a function stand for none.
+    /// Returns the value as a number: null is 0, true is 1, an array or a map is its length. `None` for a text that is no number, a regular
+    /// expression
+    /// and a function.
     #[must_use]
     pub fn to_number(&self) -> Option<f64> {
         match self {

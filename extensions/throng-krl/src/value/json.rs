@@ -1,4 +1,4 @@
-//! Values as JSON.
+//! Conversion between values and JSON.
 
 use super::{Array, Map, Value, format_number};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::fmt;
 use std::sync::Arc;
 
-/// Writes whole numbers of up to 63 bits without a fraction, functions and regular expressions as their text, and undefined as null. Only
+/// Writes integers of up to 63 bits without a fraction, functions and regular expressions as text, and undefined as null. Only
 /// [`to_json`](Value::to_json) writes all numbers as JavaScript does.
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -114,7 +114,7 @@ impl Value {
         self.to_json_indented(0)
     }
 
-    /// Returns the value as JSON with each item on its own line, indented by this many blanks a level. With 0 it is one line.
+    /// Returns the value as JSON with each item on its own line. Each level is indented by `indent` blanks; with 0 all is one line.
     #[must_use]
     pub(crate) fn to_json_indented(&self, indent: usize) -> String {
         let mut out = Vec::new();
@@ -122,8 +122,7 @@ impl Value {
         String::from_utf8(out).unwrap_or_default()
     }
 
-    /// Writes the value with its items at this level. The recursion is bounded, since values nest at most
-    /// [`NESTING_MAX`](super::NESTING_MAX) deep.
+    /// Writes the value, with its items at this level. The recursion is bounded, since values nest at most [`NESTING_MAX`](super::NESTING_MAX) deep.
     fn write_json(&self, out: &mut Vec<u8>, indent: usize, level: usize) {
         let separate = |out: &mut Vec<u8>, place: usize, level: usize| {
             if place > 0 {

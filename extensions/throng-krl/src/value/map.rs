@@ -2,24 +2,24 @@ use super::{Cost, Value};
 use indexmap::IndexMap;
 use std::sync::Arc;
 
-/// Values by name, in the order of a JavaScript object: names that are array indices first, ascending, then the others as they came.
+/// A map from names to values, in the order of a JavaScript object: array indices first, ascending, then other names in order of insertion.
 #[derive(Clone, Debug)]
 pub struct Map {
     entries: Storage,
     /// The number of keys that are array indices.
     indices: usize,
-    /// The cost of the entries; kept by every method that changes them.
+    /// The cost of the entries. Every method that changes them updates it.
     cost: Cost,
 }
 
-/// The most entries that are compared one by one rather than hashed: most maps are attributes, directives and paths, built and thrown away.
+/// The most entries compared one by one rather than hashed. Most maps are small and short-lived: attributes, directives, paths.
 const FEW: usize = 16;
 
 #[derive(Clone, Debug)]
 enum Storage {
     /// At most [`FEW`] entries, in their order.
     Few(Vec<(Arc<str>, Value)>),
-    /// Entries in the order in which they came.
+    /// More entries, in the order of insertion.
     Many(IndexMap<Arc<str>, Value>),
 }
 
@@ -57,7 +57,7 @@ impl Map {
         self.len() == 0
     }
 
-    /// The value of a key, none where the key is missing.
+    /// Returns the value of a key, or `None` if the key is missing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         match &self.entries {
@@ -76,7 +76,7 @@ impl Map {
         }
     }
 
-    /// Sets the value of a key, which keeps its place if it is there already.
+    /// Sets the value of a key. An existing key keeps its place.
     pub fn insert(&mut self, key: Arc<str>, value: Value) {
         let key_bytes = key.len() + 16;
         self.cost.add(key_bytes, &value);
@@ -103,7 +103,7 @@ impl Map {
         self.indices += usize::from(index.is_some());
     }
 
-    /// Removes a key; the others keep their order.
+    /// Removes a key. The others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let value = match &mut self.entries {
             Storage::Few(few) => few.remove(place(few, key)?).1,
@@ -114,7 +114,7 @@ impl Map {
         Some(value)
     }
 
-    /// Takes the value of a key out, to be changed and inserted again at its place; null stays.
+    /// Takes out the value of a key, so that it can be changed and inserted again. Leaves null, so the key keeps its place.
     pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
         let value = std::mem::take(self.get_mut(key)?);
         self.cost.subtract(0, &value);
@@ -122,7 +122,7 @@ impl Map {
         Some(value)
     }
 
-    /// Keys with their values, in their order.
+    /// Returns the keys and values, in order.
     #[must_use]
     pub fn iter(&self) -> Entries<'_> {
         let many = match &self.entries {
@@ -133,7 +133,7 @@ impl Map {
             return Entries(Order::AsInserted(many.iter()));
         }
         let rank = |key: &str| array_index(key).map_or(u64::MAX, u64::from);
-        // By rank, then as they came.
+        // Sorted by rank, then by insertion.
         let mut places: Vec<_> = many.keys().enumerate().map(|(place, key)| (rank(key), place)).collect();
         places.sort_unstable();
         Entries(Order::Sorted {
@@ -142,18 +142,18 @@ impl Map {
         })
     }
 
-    /// The keys, in their order.
+    /// Returns the keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// The values in the order of their keys.
+    /// Returns the values, in the order of their keys.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.iter().map(|(_, value)| value)
     }
 }
 
-/// The array index a key is, if it is one, as JavaScript has it: decimal, without leading zeros, below 2^32 - 1.
+/// Parses a key as a JavaScript array index: decimal, without leading zeros, below 2^32 - 1.
 pub(super) fn array_index(key: &str) -> Option<u32> {
     let bytes = key.as_bytes();
     let is_canonical =
@@ -246,7 +246,7 @@ impl<'a> IntoIterator for &'a Map {
 mod tests {
     use super::*;
 
-    /// A JavaScript object's behaviour, the slow way.
+    /// A slow, simple model of a JavaScript object.
     #[derive(Default)]
     struct Object(Vec<(String, Value)>);
 

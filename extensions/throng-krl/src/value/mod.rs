@@ -1,7 +1,7 @@
 //! Values of the language: variables, attributes, arguments and options of directives.
 //!
-//! A clone is cheap: strings, arrays and maps are shared, and copied only when one of several owners changes them. Every array and map
-//! stores its depth and its cost. So the machine can refuse a value without walking over it: values share parts, and one made of a few
+//! A clone is cheap: strings, arrays and maps are shared, and copied only when one of several owners changes them. Every array and map stores its
+//! depth and its cost, so the machine can refuse a value without walking over it. That matters because values share parts: one made of a few
 //! kilobytes can be gigabytes when written out.
 
 mod array;
@@ -25,39 +25,39 @@ use std::sync::Arc;
 /// The deepest nesting of arrays and maps.
 pub const NESTING_MAX: u16 = 200;
 
-/// A value of KRL; cheap to clone.
+/// A value of KRL. Cloning it is cheap.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// No value, as in JSON. Also a number that is not one (0/0).
+    /// No value, as in JSON. NaN (0/0) becomes null too.
     #[default]
     Null,
-    /// No value in a program: the literal `null`, a missing argument or setting. The language treats it as null, except that it is left out
-    /// of a map that leaves the program.
+    /// An absent value in a program: the literal `null`, a missing argument or setting. The language treats it as null. But a map that leaves the
+    /// program loses its undefined entries.
     Undefined,
     /// True or false.
     Boolean(bool),
     /// A number; integers are exact up to 2^53.
     Number(f64),
-    /// Text. A text that reads `0x` and hexadecimal digits is of type `Hex`.
+    /// A text. One of `0x` and hexadecimal digits has the type `Hex`.
     String(Arc<str>),
-    /// Items from index 0 without a gap.
+    /// A list of values, indexed from 0.
     Array(Arc<Array>),
-    /// Values by name, in the order of a JavaScript object.
+    /// A map by name, in the order of a JavaScript object.
     Map(Arc<Map>),
-    /// `re#…#`, with its flags.
+    /// A regular expression `re#…#` with its flags.
     Regex(Arc<Regex>),
-    /// A function or an action. It belongs to the event or query it was made in.
+    /// A function or an action. It is valid only within the event or query that made it.
     Function(Function),
 }
 
-/// The cost of an array or a map, which they keep up to date.
+/// The cost of an array or a map. They keep it up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// The depth of its nesting: 1 if nothing in it nests.
+    /// The nesting depth: 1 if no item is an array or a map.
     pub(crate) depth: u16,
-    /// Bytes, about, if nothing were shared.
+    /// The approximate bytes, counted as if nothing were shared.
     pub(crate) bytes: u64,
-    /// Tells whether it holds nothing but data: what is the same once it was written as JSON.
+    /// True if all of it is data, which does not change on its way through JSON.
     pub(crate) is_data: bool,
 }
 
@@ -80,7 +80,7 @@ impl Cost {
 }
 
 impl Value {
-    /// A number, or null for what is not one.
+    /// Returns a number, or null for NaN.
     #[must_use]
     pub fn number(number: f64) -> Value {
         if number.is_nan() {
@@ -90,20 +90,20 @@ impl Value {
         }
     }
 
-    /// An array of these items, in their order.
+    /// Returns an array of these items, in their order.
     #[must_use]
     pub fn array(items: Vec<Value>) -> Value {
         Value::Array(Arc::new(Array::from(items)))
     }
 
-    /// A map of these entries; of two with one key the later one stays.
+    /// Returns a map of these entries. Of two entries with one key, the later one stays.
     #[must_use]
     pub fn map<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Value)>) -> Value {
         let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
         Value::Map(Arc::new(entries.collect()))
     }
 
-    /// Returns the depth of arrays and maps in it; 0 for neither. An upper bound where values were removed.
+    /// Returns the nesting depth of arrays and maps; 0 for other values. It is an upper bound after removals.
     #[must_use]
     pub fn depth(&self) -> u16 {
         match self {
@@ -113,7 +113,7 @@ impl Value {
         }
     }
 
-    /// Returns the approximate bytes that it would take in memory if nothing in it were shared.
+    /// Returns the approximate bytes in memory, counted as if nothing were shared.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// True if it holds nothing but data: no function, no regular expression.
+    /// True if the value is data: no function and no regular expression.
     #[must_use]
     pub fn is_data(&self) -> bool {
         match self {
@@ -135,8 +135,8 @@ impl Value {
         }
     }
 
-    /// The value after a way through JSON in JavaScript, as an entity variable or an attribute keeps it: maps are without what is undefined or
-    /// a function, elsewhere these are null, and a regular expression is an empty map.
+    /// Converts the value as JavaScript does by way of JSON. Entity variables and attributes are kept so. Maps lose undefined values and functions;
+    /// elsewhere these become null. A regular expression becomes an empty map.
     #[must_use]
     pub fn into_data(self) -> Value {
         if self.is_data() {
@@ -153,12 +153,12 @@ impl Value {
         }
     }
 
-    /// Tells whether a map that becomes data goes without it.
+    /// True if a map that becomes data loses this value.
     fn is_left_out(&self) -> bool {
         matches!(self, Value::Undefined | Value::Function(_))
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if the value is one.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -167,7 +167,7 @@ impl Value {
         }
     }
 
-    /// The map, if it is one.
+    /// Returns the map, if the value is one.
     #[must_use]
     pub fn as_map(&self) -> Option<&Map> {
         match self {
@@ -176,7 +176,7 @@ impl Value {
         }
     }
 
-    /// The array, if it is one.
+    /// Returns the array, if the value is one.
     #[must_use]
     pub fn as_array(&self) -> Option<&[Value]> {
         match self {
@@ -228,7 +228,7 @@ impl From<Map> for Value {
     }
 }
 
-/// Deep equality, as `==` has it: no conversions between types, the order of a map's keys does not count.
+/// Deep equality, like `==`: without conversions between types, and independent of the order of keys.
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         match (self, other) {

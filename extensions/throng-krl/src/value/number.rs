@@ -10,7 +10,7 @@ pub fn format_number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return (number as i64).to_string();
     }
-    // The shortest digits that read back as the number, and the exponent of the first of them.
+    // The shortest digits that parse to the same number, and the exponent of the first digit.
     let scientific = format!("{:e}", number.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
@@ -38,7 +38,7 @@ fn place_point(digits: &str, exponent: i32) -> String {
     format!("{first}{point}{rest}e{sign}{}", exponent.abs())
 }
 
-/// Parses a number as JavaScript converts a text: surrounding blanks are ignored, an empty text is 0, `0x`, `0o` and `0b` are prefixes.
+/// Parses a number as JavaScript converts a text. Surrounding blanks are ignored, an empty text is 0, and `0x`, `0o` and `0b` are prefixes.
 pub(super) fn parse_number(text: &str) -> Option<f64> {
     let text = text.trim();
     if text.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn parse_number(text: &str) -> Option<f64> {
         .filter(|number: &f64| is_decimal && number.is_finite())
 }
 
-/// Parses digits of this radix; there must be at least one.
+/// Parses one or more digits of this radix.
 pub(super) fn parse_digits(digits: &str, radix: u32) -> Option<f64> {
     if digits.is_empty() {
         return None;

@@ -4,7 +4,7 @@ use super::map::array_index;
 use super::{Array, Map, Value};
 use std::sync::Arc;
 
-/// Returns the keys of a path: an array's items as text, or any other value as the only key.
+/// Returns the keys of a path: the items of an array as texts, or any other value as the only key.
 pub(crate) fn path_of(path: &Value) -> Vec<Arc<str>> {
     match path {
         Value::Array(keys) => keys.iter().map(Value::to_text).collect(),

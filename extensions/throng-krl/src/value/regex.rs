@@ -1,11 +1,11 @@
-//! Regular expressions in JavaScript's syntax on an engine that takes linear time.
+//! Regular expressions in JavaScript's syntax, run by an engine that takes linear time.
 
 use std::error::Error;
 use std::fmt;
 
-/// The largest size of a compiled regular expression.
+/// The largest compiled regular expression, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// The longest regular expression.
+/// The longest source of a regular expression, in bytes.
 const SOURCE_BYTES_MAX: usize = 10_000;
 /// The deepest nesting of groups.
 const NESTING_MAX: u32 = 50;
@@ -19,7 +19,7 @@ pub struct Regex {
     ignores_case: bool,
 }
 
-/// Why a text is no regular expression that can be used here.
+/// The error for a text that is no usable regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegexError(String);
 
@@ -32,11 +32,11 @@ impl fmt::Display for RegexError {
 impl Error for RegexError {}
 
 impl Regex {
-    /// Compiles a regular expression. Of the flags, `g` and `i` mean something.
+    /// Compiles a regular expression. Only the flags `g` and `i` have a meaning.
     ///
     /// # Errors
     ///
-    /// If it is none, refers back to a group or looks around (which no linear-time engine can), or is too large.
+    /// [`RegexError`]: the source is invalid or too large, or has back-references or look-around, which no linear-time engine supports.
     pub fn new(source: &str, flags: &str) -> Result<Regex, RegexError> {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(RegexError(format!(
@@ -60,7 +60,7 @@ impl Regex {
         })
     }
 
-    /// True if it is for all matches in a text, not only the first (`g`).
+    /// True if it matches all places in a text, not only the first (flag `g`).
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.is_global
@@ -103,7 +103,7 @@ impl PartialEq for Regex {
     }
 }
 
-/// The pattern in the engine's syntax that means what the source means in JavaScript's.
+/// Translates JavaScript's syntax to the engine's.
 fn translate(source: &str) -> Result<String, RegexError> {
     let mut pattern = String::with_capacity(source.len() + 16);
     let mut characters = source.chars().peekable();
@@ -124,7 +124,7 @@ fn translate(source: &str) -> Result<String, RegexError> {
                     pattern.push('^');
                 }
                 if characters.next_if_eq(&']').is_some() {
-                    // `[]` matches nothing, `[^]` anything; the engine knows neither.
+                    // `[]` matches nothing and `[^]` matches anything. The engine has neither.
                     in_class = false;
                     let is_negated = pattern.ends_with('^');
                     pattern.truncate(pattern.len() - if is_negated { 2 } else { 1 });
@@ -135,7 +135,7 @@ fn translate(source: &str) -> Result<String, RegexError> {
                 in_class = false;
                 pattern.push(']');
             }
-            // The engine's operations on sets, which are two of the same to JavaScript.
+            // `&&` and `~~` are set operations to the engine, but two equal characters to JavaScript.
             '&' | '~' if in_class => {
                 pattern.push('\\');
                 pattern.push(character);
@@ -185,7 +185,7 @@ fn escape(escaped: char, in_class: bool, source: &str, pattern: &mut String) -> 
     Ok(())
 }
 
-/// True if the characters after `{` make it a repetition: `3}`, `3,}`, `3,5}`.
+/// True if the characters after `{` form a repetition: `3}`, `3,}`, `3,5}`.
 fn is_repetition(characters: impl Iterator<Item = char>) -> bool {
     let inner: String = characters
         .take_while(|character| matches!(character, '0'..='9' | ',' | '}'))

@@ -1,10 +1,10 @@
-//! Bounds: every program ends, and no source breaks the parser.
+//! Tests of bounds: every program ends, and no source breaks the parser.
 
 use proptest::{collection::vec, prelude::*};
 use throng_krl::testing::Pico;
 use throng_krl::{ErrorKind, Limits, Value, compile, format, parse};
 
-/// A pico with a ruleset of this global and one rule with this body.
+/// Returns a pico with a ruleset of this global and one rule with this body.
 fn pico(global: &str, body: &str) -> Pico {
     let source = format!(
         "ruleset r {{ meta {{ shares q }} global {{ {global} q = function(x) {{ x }} }} rule a {{ select when a b {body} }} }}"
@@ -255,7 +255,7 @@ fn source() -> impl Strategy<Value = String> {
     vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// A ruleset with an expression of some depth in it.
+/// Generates rulesets with an expression of some depth.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("a".to_owned()),

@@ -1,4 +1,4 @@
-//! Formatted sources mean the same, keep their comments, and do not change when formatted again.
+//! Tests of the formatter: a formatted source means the same, keeps its comments, and does not change when formatted again.
 
 use throng_krl::format;
 

@@ -1,4 +1,4 @@
-//! The language from outside: sources in, results and errors out.
+//! Tests of the language from outside: sources in, results and errors out.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Values as pico-engine 1.4 has them: each table was asked of it.
+//! Values compared with pico-engine 1.4, from which each table was recorded.
 
 use throng_krl::testing::Pico;
 use throng_krl::{Program, Value, compile, parse};
@@ -14,7 +14,7 @@ fn pico(source: &str) -> Pico {
     pico
 }
 
-/// The answer of a query as JSON, or the error that it ends in.
+/// Returns the answer of a query as JSON, or the error.
 fn asked(pico: &mut Pico, name: &str) -> String {
     match pico.query(name, Value::Null) {
         Ok(value) => value.to_json(),
@@ -22,7 +22,7 @@ fn asked(pico: &mut Pico, name: &str) -> String {
     }
 }
 
-/// Asks for the value of each expression.
+/// Checks the value of each expression.
 fn expect(table: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (expression, expected) in table {
@@ -37,7 +37,7 @@ fn expect(table: &[(&str, &str)]) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Does something in a rule, then asks for the variable `x`.
+/// Runs each statement in a rule, then checks the variable `x`.
 fn expect_after(table: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (statements, expected) in table {
@@ -291,7 +291,7 @@ fn array_keeps_nothing_at_a_key_that_is_no_index() {
         (r#"[1,2].set(["0","b"],1)"#, r#"[{"b":1},2]"#),
         (r#"{"x":[1,2]}.set(["x","a","b"],1)"#, r#"{"x":[1,2]}"#),
         (r#"{"x":[1,2]}.put(["x","1abc"],1)"#, r#"{"x":[1,2]}"#),
-        // But `put` makes a map of an array on the way that has no such index.
+        // But `put` turns an array on the way into a map if it has no such index.
         (r#"{"x":[1,2]}.put(["x","a"],1)"#, r#"{"x":{"0":1,"1":2,"a":1}}"#),
         (r#"[[1,2]].put([0,"a","b"],1)"#, r#"[{"0":1,"1":2,"a":{"b":1}}]"#),
         (r#"{"x":[1,2]}.put(["x",2],1)"#, r#"{"x":[1,2,1]}"#),

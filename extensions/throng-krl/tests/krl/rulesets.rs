@@ -1,4 +1,4 @@
-//! The language, tried out by rulesets: each file `NAME.krl` in `rulesets/` with the script `NAME.test` beside it.
+//! Tests of the language by rulesets: each file `NAME.krl` in `rulesets/`, with the script `NAME.test` beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The host of a running ruleset: the machine's calls, answered from the transaction.
+//! The host of a running ruleset. It answers the machine's calls from the transaction.
 
 use super::{Draft, Stop, attributes_of};
 use crate::{
@@ -135,7 +135,7 @@ impl Host for Draft<'_> {
     }
 }
 
-/// The arguments of a call, for a ruleset in Rust.
+/// Returns a function that reads the arguments of a call, for a native ruleset.
 fn given(arguments: &Arguments) -> impl Fn(usize, &str) -> Value {
     |place, name| arguments.get(place, name)
 }
@@ -278,7 +278,7 @@ impl Draft<'_> {
         }
     }
 
-    /// `event:send`; what an event is, the machine knows.
+    /// Answers `event:send`. The machine itself answers the properties of `event`.
     fn event_module(&mut self, call: &Call<'_>) -> Result<Value, Stop> {
         if call.name != "send" {
             return Err(unknown(call));
@@ -305,7 +305,7 @@ impl Draft<'_> {
         self.send_to(eci, (&event.0, &event.1), option("attrs"), &host)
     }
 
-    /// Sends an event to a pico of this engine or of another one.
+    /// Sends an event to a pico of this engine or another one.
     fn send_to(
         &mut self,
         eci: &str,
@@ -482,7 +482,7 @@ impl Draft<'_> {
         Ok(text.clone().map(Value::from).unwrap_or_default())
     }
 
-    /// The rulesets as `ctx:rulesets` shows them.
+    /// Returns the rulesets in the form of `ctx:rulesets`.
     pub(crate) fn shown_rulesets(&mut self) -> Result<Value, Stop> {
         let installed = self.body().rulesets.clone();
         let mut list: Vec<Value> = native::ALL.iter().map(native::Native::shown).collect();
@@ -506,7 +506,7 @@ impl Draft<'_> {
         Ok(list.into())
     }
 
-    /// `[{url, config}, …]`, each of them ready to be installed.
+    /// Reads `[{url, config}, …]` and loads each ruleset, ready to be installed.
     fn all_installing(&mut self, rulesets: &Value) -> Result<Vec<crate::pico::Installing>, Stop> {
         let list = match rulesets {
             Value::Null => &[],

@@ -1,4 +1,4 @@
-//! Picos and channels that an event makes and ends, and events it sends.
+//! The parts of a draft that make and end picos and channels, and send events.
 
 use super::{Draft, SCHEDULED_MAX, Stop, limit};
 use crate::{
@@ -10,12 +10,12 @@ use crate::{
 use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{Error, Value};
 
-/// Most picos one event makes, and most events it sends: an engine's message each.
+/// The most picos that one event makes, and the most events that it sends. Each takes a message of the engine.
 const OUTGOING_MAX: usize = 900;
-/// Most rulesets of a pico: each event looks at all of them.
+/// The most rulesets of a pico. Each event visits all of them.
 const RULESETS_MAX: usize = 1_000;
 
-/// A message that an event sends to another pico, in order.
+/// The messages to other picos, in order.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pub(crate) parcels: Vec<Parcel>,
@@ -27,13 +27,13 @@ pub(crate) enum Parcel {
     /// An event for a pico of another engine.
     Abroad(Box<Incoming>),
     Delete(PicoId),
-    /// A message to a child: the new parent's channel.
+    /// To a child: move to this channel's pico.
     Move(PicoId, Eci),
-    /// A message to the pico itself: it looks where it may go.
+    /// To the pico itself: check the way to the new parent.
     Seek,
-    /// A message to the new parent, over this channel, on behalf of the old one.
+    /// To the new parent, over this channel, on behalf of the old parent: adopt this pico.
     Adopt(Eci, Option<PicoId>),
-    /// A message to the former parent: the number among its children.
+    /// To the old parent: the child with this number has left.
     Left(PicoId, u32),
     Seal(u32, Vec<Child>),
     RemoveFromPage(u32, u32),
@@ -48,7 +48,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Makes a child; answers with the channel to it, and with the child's channel for the console.
+    /// Makes a child. Returns the channel to it, and its channel for the console.
     pub(crate) fn new_pico(&mut self, rulesets: Vec<Installing>, asked: Value) -> Result<(Eci, Eci), Stop> {
         within_rulesets_max(rulesets.len())?;
         let pico = self.fresh.pico();
@@ -62,13 +62,13 @@ impl Draft<'_> {
             rulesets,
             asked,
         };
-        // It is there before others hear of it.
+        // The child must exist before others hear of it.
         self.dispatch(Parcel::Born(pico, Box::new(newborn)))?;
         let down = self.add_child(pico, place)?;
         Ok((down, family::ui(realm, pico)))
     }
 
-    /// Returns the place among the children of a pico that becomes a child now.
+    /// Returns the place that the pico gets if it becomes a child now.
     pub(crate) fn next_place(&self, pico: PicoId) -> Adoption {
         let (family, number) = (self.family(), self.body().children.next_number());
         Adoption {
@@ -78,7 +78,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Adds another child, at the next place, and returns the channel to it.
+    /// Adds a pico as a child at this place, and returns the channel to it.
     pub(crate) fn add_child(&mut self, pico: PicoId, place: Adoption) -> Result<Eci, Stop> {
         if !self.body().children.has_room() {
             let why = format!("a pico has at most {CHILDREN_MAX} children: delete some, or make it below another pico");
@@ -93,7 +93,7 @@ impl Draft<'_> {
         Ok(Eci::new(pico, place.down))
     }
 
-    /// A child by its family ECI, and its number.
+    /// Returns a child and its number, by its family ECI.
     fn child(&self, eci: &str) -> Result<(PicoId, u32), Stop> {
         let child = eci.parse::<Eci>().ok();
         let numbered = child.and_then(|eci| Some((eci.pico, self.family().number(eci)?)));
@@ -107,7 +107,7 @@ impl Draft<'_> {
         Ok((pico, number))
     }
 
-    /// Sends a child to another parent: it goes if that takes it.
+    /// Asks a child to move to another parent. The child moves if that parent accepts it.
     pub(crate) fn move_child(&mut self, eci: &str, to: &str) -> Result<(), Stop> {
         let (pico, _) = self.child(eci)?;
         let Ok(to) = to.parse::<Eci>() else {
@@ -116,7 +116,7 @@ impl Draft<'_> {
         self.dispatch(Parcel::Move(pico, to))
     }
 
-    /// The child of this number is one no longer.
+    /// Removes a child from the children. The child itself goes on.
     pub(crate) fn remove_child(&mut self, number: u32) -> Result<(), Stop> {
         let page = self.body().children.page_of(number);
         self.record(Change::NoChild(number))?;
@@ -126,14 +126,14 @@ impl Draft<'_> {
         }
     }
 
-    /// Ends a child with all below it.
+    /// Ends a child and all picos below it.
     pub(crate) fn del_pico(&mut self, eci: &str) -> Result<(), Stop> {
         let (pico, number) = self.child(eci)?;
         self.remove_child(number)?;
         self.dispatch(Parcel::Delete(pico))
     }
 
-    /// Sends an event to another pico, or to this one: handled in a transaction of its own.
+    /// Sends an event to another pico or to this one. It is handled in a separate transaction.
     pub(crate) fn send(&mut self, eci: &str, domain: &str, name: &str, attributes: Value) -> Result<(), Stop> {
         let Ok(to) = eci.parse::<Eci>() else {
             return Err(Error::value_error(format!("ECI not found {eci}")).into());
@@ -151,7 +151,7 @@ impl Draft<'_> {
         self.dispatch(Parcel::Event(to.pico, Box::new(incoming)))
     }
 
-    /// Tells whether something is no ECI of this engine, which is an error in the log and nothing else to a sender that does not wait.
+    /// True if a text is no ECI of this engine. Logs an error then; a sender that does not wait gets no other notice.
     pub(crate) fn is_unreachable(&mut self, rid: &str, eci: &str) -> bool {
         let is_unreachable = eci.parse::<Eci>().is_err();
         if is_unreachable {
@@ -179,7 +179,7 @@ impl Draft<'_> {
         self.dispatch(Parcel::Abroad(Box::new(incoming)))
     }
 
-    /// Installs a ruleset, or configures it anew; answers with its id.
+    /// Installs a ruleset, or configures it anew. Returns its id.
     pub(crate) fn install(&mut self, url: &str, config: Value) -> Result<Arc<str>, Stop> {
         let has = self.body().rulesets.iter().map(|ruleset| ruleset.rid.clone()).collect();
         let installing = self.installing(url, config, &has)?;
@@ -191,7 +191,7 @@ impl Draft<'_> {
         Ok(rid)
     }
 
-    /// A ruleset by its URL, ready to be installed beside these.
+    /// Loads a ruleset from its URL, ready to be installed beside these.
     pub(crate) fn installing(
         &mut self,
         url: &str,
@@ -214,7 +214,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Takes a ruleset away, with its variables.
+    /// Uninstalls a ruleset and removes its variables.
     pub(crate) fn uninstall(&mut self, rid: &str) -> Result<(), Stop> {
         if self.installed(rid).is_none() {
             return match crate::native::find(rid) {
@@ -246,7 +246,7 @@ impl Draft<'_> {
         for id in scheduled {
             self.record(Change::NoSchedule(id))?;
         }
-        // What was written before is gone for this transaction, too.
+        // Earlier writes of this transaction are gone, too.
         for name in self.pico.variables.of(rid).map(|variable| variable.name.clone()) {
             self.variables
                 .insert((key.clone(), name), super::Touched::Known(Value::Null));
@@ -254,7 +254,7 @@ impl Draft<'_> {
         self.record(Change::NoRuleset(key))
     }
 
-    /// Schedules one more event.
+    /// Schedules another event.
     pub(crate) fn add_schedule(&mut self, scheduled: Scheduled) -> Result<(), Stop> {
         if self.body().schedules.len() >= SCHEDULED_MAX {
             let why = format!("a pico has at most {SCHEDULED_MAX} scheduled events: remove some with schedule:remove");
@@ -263,7 +263,7 @@ impl Draft<'_> {
         self.record(Change::Schedule(scheduled))
     }
 
-    /// Puts a channel's tags and policies in the place of others.
+    /// Replaces the tags and policies of a channel.
     pub(crate) fn put_channel(&mut self, eci: &str, shape: Shape) -> Result<(), Stop> {
         let channel = self.editable(eci)?;
         let channel = crate::channel::Channel::new(channel.secret, channel.family, shape);
@@ -283,7 +283,7 @@ fn within_rulesets_max(rulesets: usize) -> Result<(), Stop> {
     }
 }
 
-/// Attributes are a map; none are an empty one.
+/// Returns attributes, which must be a map. Null gives an empty one.
 pub(crate) fn attributes_of(value: Value) -> Result<Value, Stop> {
     match value {
         Value::Null => Ok(Value::map::<&str>([])),
@@ -312,7 +312,7 @@ mod tests {
         Pico::born(PicoId(7), &newborn, Secret(2), Secret(3))
     }
 
-    /// Does it twice in a pico that has room for one more: the second time it says why not.
+    /// Runs `add` twice in a pico with room for one more. Returns the error of the second run.
     fn refused<T>(pico: &Pico, mut add: impl FnMut(&mut Draft<'_>, u128) -> Result<T, Stop>) -> String {
         let answers = Answers {
             time_ms: 0,

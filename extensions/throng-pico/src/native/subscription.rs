@@ -1,4 +1,5 @@
-//! Relations between two picos: each has a channel for the other. Asked for with `wrangler:subscription`, approved, rejected, cancelled.
+//! Subscriptions: relations between two picos, each with a channel for the other. `wrangler:subscription` asks for one; it can be approved, rejected
+//! and cancelled.
 
 use super::{Native, NativeArguments, SUBSCRIPTION, attribute, required, text, with, without};
 use crate::{
@@ -8,11 +9,11 @@ use crate::{
 use throng_krl::{Event, Value};
 
 const WELL_KNOWN: [&str; 2] = ["wellknown_rx", "tx_rx"];
-/// The subscriptions both sides agreed to.
+/// The subscriptions to which both sides agreed.
 const ESTABLISHED: &str = "established";
 /// The subscriptions that this pico asked for.
 const OUTBOUND: &str = "outbound";
-/// The subscriptions that another one asked for.
+/// The subscriptions that other picos asked for.
 const INBOUND: &str = "inbound";
 
 pub(super) const RULESET: Native = Native {
@@ -23,7 +24,7 @@ pub(super) const RULESET: Native = Native {
     answer,
 };
 
-/// The channel over which picos are introduced to each other.
+/// Returns the shape of the channel over which picos are introduced to each other.
 pub(crate) fn well_known() -> Shape {
     let events = [
         ("wrangler", "subscription"),
@@ -82,7 +83,7 @@ fn entry(bus: &Value, key: &str) -> Value {
     bus.child(key).cloned().unwrap_or_default()
 }
 
-/// The bus an event is about: by its Id, its channels, or the channel the event came over.
+/// Finds the subscription of an event: by its id, by its channels, or by the channel on which the event arrived.
 fn find(draft: &mut Draft<'_>, list_name: &str, event: &Event) -> Option<(usize, Value)> {
     let buses = list(draft, list_name);
     let by = ["Id", "Rx", "Tx"]
@@ -95,7 +96,7 @@ fn find(draft: &mut Draft<'_>, list_name: &str, event: &Event) -> Option<(usize,
     buses.into_iter().enumerate().find(|(_, bus)| entry(bus, key) == value)
 }
 
-/// Takes a bus out of a list.
+/// Removes a subscription from a list.
 fn take(draft: &mut Draft<'_>, list_name: &str, place: usize) -> Result<(), Stop> {
     let mut buses = list(draft, list_name);
     buses.remove(place);
@@ -108,7 +109,7 @@ fn append(draft: &mut Draft<'_>, list_name: &str, bus: Value) -> Result<(), Stop
     set_list(draft, list_name, buses)
 }
 
-/// Sends an event to the other side, on its host if it has another one.
+/// Sends a `wrangler` event to the other side, which may be on another host.
 fn tell(draft: &mut Draft<'_>, (to, host): (&Value, &Value), name: &str, attributes: Value) -> Result<(), Stop> {
     send(draft, (to, host), ("wrangler", name), attributes)
 }
@@ -196,7 +197,7 @@ fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     }
 }
 
-/// Returns the entry that both sides keep of a subscription that is asked for.
+/// Returns the entry of a pending subscription that both sides keep.
 fn pending(draft: &mut Draft<'_>, event: &Event) -> Value {
     let mut bus = Value::map::<&str>([]);
     if attribute(event, "Rx_role").is_true() {
@@ -216,7 +217,7 @@ fn pending(draft: &mut Draft<'_>, event: &Event) -> Value {
     with(&bus, "Id", id)
 }
 
-/// A channel for the other side, tagged as it was asked for.
+/// Makes a channel for the other side, with the requested tags.
 fn channel(draft: &mut Draft<'_>, name: &Value, kind: &Value) -> Result<Value, Stop> {
     let tags = Value::array(vec![name.clone(), kind.clone()]);
     let shape = super::shape(&tags, &Value::Null, &Value::Null)?;
@@ -247,7 +248,7 @@ fn ask_for(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     raise(draft, "outbound_pending_subscription_added", full)
 }
 
-/// Asks the other side for a subscription, from its view.
+/// Asks the other side for a subscription. The attributes are from its view.
 fn request(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     let host = match attribute(event, "Rx_host") {
         host if host.as_str() == Some("localhost") => Value::Null,
@@ -306,7 +307,7 @@ fn approved(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     let Some((place, bus)) = find(draft, OUTBOUND, event) else {
         return Ok(());
     };
-    // Only over the channel that was made for the other side.
+    // Accepted only on the channel that was made for the other side.
     if entry(&bus, "Rx") != event.eci.clone().into() {
         return Ok(());
     }
@@ -402,7 +403,7 @@ fn configure(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     raise(draft, "auto_accept_config_updated", event.attributes.clone())
 }
 
-/// Approves a request that some configured expression matches.
+/// Approves a request if a configured expression matches it.
 fn accept_if_configured(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     let configs = auto_accept(draft);
     let matches = |name: &str, expressions: &Value| {

@@ -11,7 +11,7 @@ use crate::{
 };
 use throng_krl::{Event, Value};
 
-/// The tags of the channel for the console.
+/// The tags of the console's channel.
 const TAGS: [&str; 2] = ["engine", "ui"];
 const BLUE: &str = "#87cefa";
 
@@ -23,7 +23,7 @@ pub(super) const RULESET: Native = Native {
     answer,
 };
 
-/// The channel for the console.
+/// Returns the console's channel.
 pub(crate) fn channel(secret: Secret) -> Channel {
     let events = [
         ("engine_ui", "*"),
@@ -50,7 +50,7 @@ pub(crate) fn channel(secret: Secret) -> Channel {
     Channel::new(secret, None, shape)
 }
 
-/// The attributes of a pico's look that a console may set.
+/// The numeric attributes of a pico's appearance that a console may set.
 const NUMBERS: [&str; 4] = ["x", "y", "width", "height"];
 
 fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
@@ -118,7 +118,7 @@ fn is_colour(text: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 6 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// The family ECIs of all children, those in pages, too.
+/// Returns all children with their family ECIs, including those in pages.
 pub(crate) fn children(draft: &mut Draft<'_>) -> Result<Vec<(crate::pico::Child, crate::id::Eci)>, Stop> {
     let mut all = Vec::new();
     let sealed = draft.body().children.sealed();
@@ -137,7 +137,7 @@ pub(crate) fn children(draft: &mut Draft<'_>) -> Result<Vec<(crate::pico::Child,
         .collect())
 }
 
-/// The family ECI of the child with this channel for the console.
+/// Returns the family ECI of the child with this console channel.
 fn child_of(draft: &mut Draft<'_>, ui: &str) -> Result<Option<String>, Stop> {
     let Ok(ui) = ui.parse::<crate::id::Eci>() else {
         return Ok(None);
@@ -175,7 +175,7 @@ fn name_of(draft: &mut Draft<'_>) -> Value {
     }
 }
 
-/// The channels for the console of all children.
+/// Returns the console channels of all children.
 fn child_ui_ecis(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     let realm = draft.body().realm;
     let ecis = children(draft)?
@@ -220,7 +220,7 @@ fn shown_pico(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     ]))
 }
 
-/// Returns the latest events, an episode for each.
+/// Returns the latest events, each as an episode.
 fn logs(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     let pico = draft.id();
     let answered = draft.ask(Ask::Logs { pico })?;

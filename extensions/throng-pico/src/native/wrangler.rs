@@ -1,4 +1,4 @@
-//! Children, channels and rulesets by events: `wrangler:new_child_request` and its like.
+//! Children, channels and rulesets by events: `wrangler:new_child_request` and the like.
 
 use super::{Native, NativeArguments, UI, WRANGLER, attribute, channels, required, text, with};
 use crate::{
@@ -21,7 +21,7 @@ pub(super) const RULESET: Native = Native {
 fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     match &*event.name {
         "new_child_request" => match event.attributes.child("name") {
-            // Any name that has a text, null among them.
+            // Any value with a non-empty text is a name, even null.
             Some(name) if !name.text().is_empty() => new_child(draft, event),
             _ => Ok(()),
         },
@@ -69,7 +69,7 @@ fn new_child(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     draft.raise_as("wrangler", "new_child_created", made)
 }
 
-/// Starts a child: it knows its name, tells its rulesets that they are installed and its parent that it is there.
+/// Starts a child: records its name, tells its rulesets that they are installed, and tells its parent that it exists.
 pub(crate) fn born(draft: &mut Draft<'_>, asked: &Value) -> Result<(), Stop> {
     let rids: Vec<Value> = draft
         .body()
@@ -216,7 +216,7 @@ fn own_name(draft: &mut Draft<'_>) -> Value {
     name_of(draft.body(), name)
 }
 
-/// The name of a pico by what it has been given: a root begins with one, a child has its own or none.
+/// Returns the name of a pico. A root has a default name; a child has the given one or none.
 pub(crate) fn name_of(body: &Body, given: Value) -> Value {
     match given {
         Value::Null if body.parent.is_none() => "Pico".into(),
@@ -239,7 +239,7 @@ fn parent(draft: &Draft<'_>) -> Value {
         .unwrap_or_default()
 }
 
-/// The channels with exactly these tags; all of them where none are given.
+/// Returns the channels with exactly these tags, or all channels if none are given.
 fn tagged(draft: &Draft<'_>, tags: &Value) -> Value {
     let tags: Vec<String> = match tags {
         Value::Null => return channels(draft).into(),
@@ -270,7 +270,7 @@ fn ruleset_meta(draft: &mut Draft<'_>, rid: &str) -> Result<Value, Stop> {
         .unwrap_or_default())
 }
 
-/// The children with their names: each of them is asked.
+/// Returns the children with their names. Each of them is asked.
 fn children(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     let all = super::ui::children(draft)?;
     if all.is_empty() {
@@ -290,13 +290,13 @@ fn children(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     Ok(shown.collect::<Vec<_>>().into())
 }
 
-/// A question to a pico over one of its channels.
+/// A query to a pico over one of its channels.
 struct Asked {
     eci: String,
     rid: Arc<str>,
     name: Arc<str>,
     arguments: Value,
-    /// The URL to ask at, where that is another engine's.
+    /// The URL to ask, if the pico is on another engine.
     abroad: Option<String>,
     is_own: bool,
 }
@@ -324,7 +324,7 @@ impl Asked {
         })
     }
 
-    /// Asks a pico of this engine: as this pico, or as any client.
+    /// Asks a pico of this engine, as this pico or as any client.
     fn here(self, draft: &mut Draft<'_>, from: Option<PicoId>) -> Result<Answered, Stop> {
         let Ok(eci) = self.eci.parse() else {
             return Ok(Err(format!("ECI not found {}", self.eci).into()));
@@ -339,7 +339,7 @@ impl Asked {
     }
 }
 
-/// The answer of `http:get` where a pico asks itself.
+/// Returns the answer of `http:get` if a pico asks itself.
 fn own_response() -> Value {
     Value::map([
         ("status_code", 400.0.into()),
@@ -348,7 +348,7 @@ fn own_response() -> Value {
     ])
 }
 
-/// The answer of another engine, as `http:get` gives it.
+/// Asks another engine. Returns the answer in the form of `http:get`.
 fn asked_abroad(draft: &mut Draft<'_>, url: String, arguments: Value) -> Result<Value, Stop> {
     let arguments = Value::map([("url", Value::from(url)), ("qs", arguments)]);
     let method = "GET".into();
@@ -369,7 +369,7 @@ fn pico_query(draft: &mut Draft<'_>, given: &NativeArguments<'_>) -> Result<Valu
     }
 }
 
-/// Asks over HTTP, as a client does: a failure is a map, never an error.
+/// Asks over HTTP, as a client does. A failure gives a map, never an error.
 fn sky_query(draft: &mut Draft<'_>, given: &NativeArguments<'_>) -> Result<Value, Stop> {
     let asked = Asked::read(draft, given)?;
     let response = match asked.abroad {
@@ -388,7 +388,7 @@ fn sky_query(draft: &mut Draft<'_>, given: &NativeArguments<'_>) -> Result<Value
     Ok(result_of(&response))
 }
 
-/// The answer, or a map that says what went wrong: where the status is not 200, nothing came, or it has an `error` of its own.
+/// Returns the answer, or a map with the fault: a status other than 200, no content, or an `error` in the answer.
 fn result_of(response: &Value) -> Value {
     let part = |name: &str| response.child(name).cloned().unwrap_or_default();
     let (status, content) = (part("status_code"), part("content"));

@@ -1,4 +1,4 @@
-//! Rulesets as they are written: tried out, and installed as they stand.
+//! Trial and installation of rulesets that are given as source.
 
 use super::{Failure, OWN_SCHEME, Picos, now_ms, too_often, unguessable};
 use crate::{
@@ -12,11 +12,12 @@ use throng::model::Error;
 use throng_krl::Value;
 
 impl Picos {
-    /// Tries an event or a query with this ruleset in a pico; nothing of it is kept. What would leave the engine, or be done elsewhere, is
-    /// not asked: then it is said what that would be.
+    /// Tries an event or a query with this ruleset in a pico, and keeps nothing. It makes no requests and sends no messages, but lists what it would
+    /// request or send.
     ///
     /// # Errors
-    /// The ruleset does not compile, the pico's "no", or the engine's.
+    ///
+    /// [`Failure`]: the ruleset does not compile, the pico rejects the trial, or the engine fails.
     pub(crate) async fn try_out(
         &self,
         eci: Eci,
@@ -60,11 +61,13 @@ impl Picos {
         Err(too_often())
     }
 
-    /// Installs a ruleset that is given as it stands. It is kept under a URL of the pico, `krl:PICO/RID`: whoever has that URL installed takes it
-    /// from the next event on.
+    /// Installs a ruleset that is given as source. It is recorded under a URL of the pico, `krl:PICO/RID`. All picos with that URL installed use it
+    /// from
+    /// their next event on.
     ///
     /// # Errors
-    /// The channel may not install, the ruleset does not compile, or the engine's.
+    ///
+    /// [`Failure`]: the channel may not install, the ruleset does not compile, or the engine fails.
     pub(crate) async fn install(&self, eci: Eci, source: String) -> Result<Arc<Loaded>, Failure> {
         self.may(eci, Use::Install).await?;
         let failed = |error: Box<str>| Error::Rejected(PicoRejection::Malformed { why: error });

@@ -1,4 +1,4 @@
-//! Requests that leave the process: rulesets from their URLs, and what rulesets ask of web servers.
+//! Requests that leave the process: rulesets from their URLs, and HTTP requests of rulesets.
 
 use super::places::{Holder, Places};
 use crate::{Settings, ask::Answered};
@@ -23,18 +23,18 @@ use ureq::{
     },
 };
 
-/// Requests under way at a time; no pico takes more than half of these places.
+/// The most requests in progress. No pico takes more than half of these places.
 const AT_ONCE: usize = 32;
-/// Requests that wait for one of these places; no pico fills more than half of this room.
+/// The most requests that wait for such a place. No pico takes more than half of this room.
 const WAITING_MAX: usize = 1_024;
-/// The longest time of a request.
+/// The timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Most bytes of a response's body.
+/// The most bytes of a response's body.
 const BODY_BYTES_MAX: u64 = 2 << 20;
-/// Most redirections that are followed.
+/// The most redirections that are followed.
 const REDIRECTS_MAX: u32 = 5;
 
-/// The web, as far as it may be asked.
+/// The HTTP client, restricted to the allowed hosts.
 pub(super) struct Web {
     agent: Agent,
     following: Agent,
@@ -42,13 +42,13 @@ pub(super) struct Web {
     places: Places,
 }
 
-/// The hosts that may be asked.
+/// The allowed hosts.
 #[derive(Clone, Debug)]
 struct Allowed(Arc<[String]>);
 
 impl Allowed {
-    /// Returns `Some(true)` for a named host, which may be anywhere; `Some(false)` where any public host may be asked; `None` for all
-    /// others.
+    /// Returns `Some(true)` for a named host, which may be at any address, and `Some(false)` for another host if all public ones are allowed. `None`
+    /// means refused.
     fn is_named(&self, host: &str, port: u16) -> Option<bool> {
         let named = |allowed: &String| *allowed == host || *allowed == format!("{host}:{port}");
         if self.0.iter().any(named) {
@@ -58,7 +58,7 @@ impl Allowed {
     }
 }
 
-/// True for an address that is not of this machine, of a private network, or of the machine's provider (metadata).
+/// True for a public address: none of this machine, of a private network, or of the cloud provider's metadata service.
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -73,7 +73,7 @@ fn is_public(address: IpAddr) -> bool {
                 || is_shared
                 || is_reserved)
         }
-        // Global unicast, without the ranges that stand for IPv4 addresses or for documentation.
+        // Global unicast, except the ranges for embedded IPv4 addresses and for documentation.
         IpAddr::V6(v6) => {
             let [a, b, ..] = v6.segments();
             a & 0xe000 == 0x2000 && a != 0x2002 && !(a == 0x2001 && (b == 0 || b == 0xdb8))
@@ -109,7 +109,7 @@ impl Resolver for Allowed {
     }
 }
 
-/// A request, read from the arguments of `http:get` and its like.
+/// A request, parsed from the arguments of `http:get` and the like.
 struct Request {
     method: String,
     url: String,
@@ -194,7 +194,7 @@ impl Web {
                 .max_redirects_will_error(redirects > 0)
                 .http_status_as_error(false)
                 .allow_non_standard_methods(false)
-                // What a proxy reaches, nobody here can judge.
+                // Behind a proxy, the target's address could not be checked here.
                 .proxy(None)
                 .build();
             Agent::with_parts(config, DefaultConnector::default(), allowed.clone())
@@ -207,20 +207,20 @@ impl Web {
         }
     }
 
-    /// Makes the request of `http:get` and its like.
+    /// Makes the request of `http:get` and the like.
     pub(super) async fn request(&self, of: Holder, method: &str, arguments: &Value) -> Answered {
         let request = Request::read(method, arguments)?;
         let agent = if request.follows { &self.following } else { &self.agent }.clone();
         self.blocking(of, move || send(&agent, &request)).await
     }
 
-    /// The file of a `file:` URL, if its directory is allowed.
+    /// Returns the path of a `file:` URL, if its directory is allowed.
     pub(super) fn file(&self, url: &str) -> Result<PathBuf, Box<str>> {
         let path = url.strip_prefix("file://").ok_or("a file's URL begins with file://")?;
         within(self.files.as_deref(), Path::new(path))
     }
 
-    /// The source behind a URL, if its host or directory is allowed and its size.
+    /// Returns the source at a URL, if its host or directory is allowed and it is not too large.
     pub(super) async fn ruleset(&self, of: Holder, url: &str) -> Result<String, Box<str>> {
         if url.starts_with("file://") {
             let path = self.file(url)?;
@@ -250,7 +250,7 @@ impl Web {
         let given = self.places.enter(of).map_err(|full| full.to_string())?;
         let place = given.await.map_err(|_| "its place was taken away")?;
         let run = move || {
-            // Held until the thread is free again, also where nobody waits for the answer any more.
+            // Held until the thread is free again, even if the caller has gone.
             let _place = place;
             run()
         };
@@ -260,7 +260,7 @@ impl Web {
     }
 }
 
-/// A file's text, if it is no longer than a ruleset may be.
+/// Reads a file, if it is not larger than a ruleset may be.
 fn read(path: &Path) -> Result<String, Box<str>> {
     let failed = |error: &dyn std::fmt::Display| -> Box<str> { format!("{}: {error}", path.display()).into() };
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -272,7 +272,7 @@ fn read(path: &Path) -> Result<String, Box<str>> {
     }
 }
 
-/// A file that may be loaded: below the directory, wherever its links lead.
+/// Returns the real path of a file, if it is below the directory after all links are followed.
 fn within(files: Option<&Path>, path: &Path) -> Result<PathBuf, Box<str>> {
     let Some(files) = files else {
         return Err("file: URLs are not loaded here: no directory of rulesets is named".into());

@@ -18,44 +18,44 @@ use throng_http::{LiveEvents, Problem};
 use throng_krl::Value;
 use tokio::task::yield_now;
 
-/// Events of a page, where the query does not say.
+/// The default number of events of a page.
 const PAGE_DEFAULT: usize = 100;
-/// Most events of a page.
+/// The most events of a page.
 const PAGE_MAX: usize = 1_000;
-/// Bytes of events of a page, after the first. What is read at once has as many.
+/// The most bytes of events of a page, after its first event. A single read has the same bound.
 const PAGE_BYTES: usize = 1 << 20;
-/// Bytes of memory that a page takes while it is made.
+/// The bytes of memory that a page takes while it is built.
 pub(crate) const PAGE_ROOM_BYTES: usize = 4 * PAGE_BYTES;
-/// Bytes of events that are read before others have their turn.
+/// The bytes of events to read before other tasks may run.
 const PIECE_BYTES: usize = 64 << 10;
-/// Events that are looked at for one page of a filter, and their bytes.
+/// The most events to read for one page of a filter; below, the most bytes.
 const SCANNED_MAX: usize = 20_000;
 const SCANNED_BYTES_MAX: usize = 64 << 20;
-/// Events the console's log shows.
+/// The number of events in the console's log.
 const EPISODES: usize = 200;
 
-/// The part of a pico's log that is asked for.
+/// A range of a pico's log, with filters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogQuery {
-    /// Begin after this event.
+    /// The number of the event after which the page begins.
     #[serde(default)]
     pub after: u64,
-    /// Events of the page, 1 to 1,000; 100 without it.
+    /// The most events of the page, 1 to 1,000; 100 by default.
     pub limit: Option<usize>,
     /// Only events of this domain.
     pub domain: Option<String>,
     /// Only events of this name.
     pub name: Option<String>,
-    /// Only those that failed.
+    /// Only events that failed.
     pub failed: Option<bool>,
 }
 
 /// A page of a pico's log.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LogPage {
-    /// The events in the order in which they happened.
+    /// The events, in order.
     pub events: Vec<Entry>,
-    /// The begin of the next page; nothing at the end. A page ends with a mebibyte of events, too.
+    /// The `after` of the next page; absent at the end. A page also ends at a mebibyte of events.
     pub next: Option<u64>,
     /// Events up to this one are not kept any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,39 +65,39 @@ pub struct LogPage {
 /// An event that a pico handled.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// Its number, from 1 without a gap over all that happens to the pico.
+    /// The event's number, from 1 without a gap over all events of the pico.
     pub seq: u64,
-    /// When it was recorded.
+    /// The time when it was recorded.
     pub time: String,
-    /// The id of the transaction, as `event-wait` answers it.
+    /// The id of the transaction, as in the answer of `event-wait`.
     pub eid: String,
-    /// The channel it came over.
+    /// The channel on which it arrived.
     pub eci: String,
     /// The first part of its type.
     pub domain: String,
     /// The second part of its type.
     pub name: String,
-    /// The attributes as they came with the event.
+    /// The attributes of the event.
     pub attrs: Json,
-    /// The changes in the order of the event, as they are recorded.
+    /// The recorded changes, in order.
     pub changes: Json,
     /// The log entries of its rules.
     pub log: Json,
-    /// The rules that were selected, in order: `{rid, rule}`, with how often each has `fired` and has `not_fired`.
+    /// The selected rules in order, as `{rid, rule}` with the counts `fired` and `not_fired`.
     #[serde(default)]
     pub rules: Json,
-    /// Why it failed, if it did.
+    /// The error, if the event failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Why there is no page of a log.
+/// The reason why there is no page of a log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log has no such place.
     #[error(transparent)]
     Lost(FeedError),
-    /// The channel does not allow it, or the engine's.
+    /// The channel refuses it, or the engine fails.
     #[error(transparent)]
     Refused(Failure),
 }
@@ -108,13 +108,13 @@ fn failed(rejection: JsonRejection) -> Failure {
     })
 }
 
-/// `None` if it cannot be read as an event of a pico.
+/// Decodes an event of a pico. `None` if that is impossible.
 fn recorded(name: &str, payload: &[u8]) -> Option<PicoEvent> {
     let payload: Json = serde_json::from_slice(payload).ok()?;
     PicoEvent::deserialize(json!({ name: payload })).ok()
 }
 
-/// True if a follower over this channel may see nothing more: it was changed or is gone, or the pico is.
+/// True if this event ends the access of a follower over this channel: the channel was changed or deleted, or the pico ended.
 fn ends_for(via: Secret, event: &PicoEvent) -> bool {
     let PicoEvent::Ran(handled) = event else {
         return matches!(event, PicoEvent::Deleted {});
@@ -127,7 +127,7 @@ fn ends_for(via: Secret, event: &PicoEvent) -> bool {
 }
 
 impl Entry {
-    /// An event of a pico; none for what is no event of a channel.
+    /// Returns the log entry of a pico's event; `None` if the event did not arrive on a channel.
     pub(crate) fn of(pico: PicoId, seq: u64, at_micros: i64, event: PicoEvent) -> Option<Self> {
         let (handled, error) = match event {
             PicoEvent::Ran(handled) => (handled, None),
@@ -169,10 +169,11 @@ impl Entry {
 }
 
 impl Picos {
-    /// A page of the log of the pico that a channel reaches. The channel must allow the query `logs` of the console's ruleset.
+    /// Returns a page of the log of the pico that a channel reaches. The channel must allow the query `logs` of the console's ruleset.
     ///
     /// # Errors
-    /// The channel does not allow it, the log has no such place, or the engine's.
+    ///
+    /// [`LogError`]: the channel refuses it, the log has no such place, or the engine fails.
     pub async fn log(&self, eci: Eci, query: &LogQuery) -> Result<LogPage, LogError> {
         self.may(eci, Use::ReadLog).await.map_err(LogError::Refused)?;
         let limit = query.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
@@ -183,11 +184,13 @@ impl Picos {
         })
     }
 
-    /// The log from where the query says, and then what happens to the pico, as it becomes durable. It ends with the pico, and once the channel
-    /// is changed or deleted after what the pico had seen when its caller asked whether it may: a client that comes back is asked anew.
+    /// Follows the log from the query's place on, and then all new events as they become durable. `seen` is the pico's last event at the access
+    /// check.
+    /// The stream ends with the pico, and when a later event changes or deletes the channel. A client that reconnects is checked again.
     ///
     /// # Errors
-    /// The engine's.
+    ///
+    /// [`Problem`]: the engine fails.
     pub(crate) async fn follow_log(&self, eci: Eci, query: LogQuery, seen: u64) -> Result<LiveEvents, Problem> {
         let entity = Follow::Entity {
             kind: self.engine().kind(Pico::KIND).unwrap_or_default(),
@@ -210,10 +213,11 @@ impl Picos {
         LiveEvents::follow(self.engine(), entity, show).await
     }
 
-    /// Each event that changes the pico, by its number alone. It ends as a [log](Self::follow_log) does.
+    /// Follows the numbers of the events that change the pico. The stream ends like that of the [log](Self::follow_log).
     ///
     /// # Errors
-    /// The engine's.
+    ///
+    /// [`Problem`]: the engine fails.
     pub(crate) async fn follow_changes(&self, eci: Eci, seen: u64) -> Result<LiveEvents, Problem> {
         let entity = Follow::Entity {
             kind: self.engine().kind(Pico::KIND).unwrap_or_default(),
@@ -266,7 +270,7 @@ impl Picos {
         }
     }
 
-    /// The last events as the console's log shows them.
+    /// Returns the last events in the form of the console's log.
     pub(super) async fn episodes(&self, pico: PicoId) -> crate::ask::Answered {
         let mut last = LogPage::default();
         let mut query = LogQuery::default();
@@ -287,7 +291,7 @@ impl Picos {
     }
 }
 
-/// Names a rule as the original's log does.
+/// Names a rule in the form of the original's log.
 fn named_rule(rule: &Json) -> Json {
     json!({ "rid": rule["rid"], "rule_name": rule["rule"] })
 }
@@ -319,7 +323,7 @@ fn episode(entry: &Entry) -> Json {
         let about = match (level, message, &value) {
             ("klog", message, value) => format!("{message} {value}"),
             (_, message, Json::Null) => format!("{message} {}", json!({ "rid": of("rid") })),
-            // What was logged is no text.
+            // The logged value is no text.
             (_, "", value) => format!("{value} {}", json!({ "rid": of("rid") })),
             (_, message, value) => format!("{message} {value}"),
         };

@@ -1,7 +1,8 @@
-//! Places that picos share, so that none of them takes all.
+//! A fair division of places among picos, so that none takes all.
 //!
-//! A pico is given one more place only while more are free than it holds: alone it gets half of them, two get a third each, and some are
-//! left for the next pico unless there are as many picos as places. The room for those that wait is shared in the same way. Picos that wait take turns.
+//! A pico gets another place only while more places are free than it holds. Alone it gets half of them; two get a third each. So some places stay
+//! free
+//! for the next pico, unless there are as many picos as places. The room for waiting requests is divided in the same way. Waiting picos take turns.
 
 use crate::id::PicoId;
 use std::{
@@ -10,20 +11,20 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The holder of a place: a pico, or a client that asks for none.
+/// The holder of a place: a pico, or `None` for a client.
 pub(super) type Holder = Option<PicoId>;
 
-/// Clones share the places.
+/// The places. Clones share them.
 #[derive(Clone)]
 pub(super) struct Places(Arc<Mutex<State>>);
 
 struct State {
     free: usize,
-    /// Requests that may wait besides those that do.
+    /// The number of further requests that may wait.
     room: usize,
-    /// The holders of places, and those that wait for one.
+    /// The holders of places, and the holders that wait.
     shares: HashMap<Holder, Share>,
-    /// Holders with a request that waits, the next one first.
+    /// The holders with a waiting request, in the order of their turns.
     turns: VecDeque<Holder>,
 }
 
@@ -33,13 +34,13 @@ struct Share {
     waiting: VecDeque<oneshot::Sender<Place>>,
 }
 
-/// A place, given back on drop.
+/// A place. It is given back on drop.
 pub(super) struct Place {
     of: Holder,
     places: Places,
 }
 
-/// No more requests may wait.
+/// The error for a waiting room that is full for this holder.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too many requests to elsewhere wait already, {waiting} of them from here: ask fewer at a time, or again later"
@@ -49,7 +50,7 @@ pub(super) struct Full {
 }
 
 impl Places {
-    /// Makes places, with room for requests that wait for one.
+    /// Makes places, and room for requests that wait for one.
     pub(super) fn new(places: usize, waiting_max: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: places,
@@ -59,10 +60,11 @@ impl Places {
         })))
     }
 
-    /// Asks for a place, which comes in its turn. Whoever drops the receiver waits no longer.
+    /// Asks for a place, which arrives in turn. Dropping the receiver cancels the request.
     ///
     /// # Errors
-    /// Too many wait.
+    ///
+    /// [`Full`]: too many requests wait.
     pub(super) fn enter(&self, of: Holder) -> Result<oneshot::Receiver<Place>, Full> {
         let (give, given) = oneshot::channel();
         self.state().enter(of, give)?;
@@ -70,9 +72,9 @@ impl Places {
         Ok(given)
     }
 
-    /// Gives places to those that may have one.
+    /// Hands free places to those that may have one.
     fn give(&self) {
-        // The lock is not held meanwhile: a place that nobody takes comes back at once.
+        // The lock is not held here: a place without a taker is dropped at once, and that takes the lock.
         while let Some((of, give)) = self.next() {
             let places = self.clone();
             drop(give.send(Place { of, places }));
@@ -109,7 +111,7 @@ impl State {
         Ok(())
     }
 
-    /// The next one that is given a place.
+    /// Takes the next request that may have a place.
     fn next(&mut self) -> Option<(Holder, oneshot::Sender<Place>)> {
         for _ in 0..self.turns.len() {
             let of = self.turns.pop_front()?;
@@ -173,7 +175,7 @@ mod tests {
         (0..times).map(|_| places.enter(of).unwrap()).collect()
     }
 
-    /// The places that have been given by now.
+    /// Returns the places given so far.
     fn held(given: &mut [Given]) -> Vec<Place> {
         given.iter_mut().filter_map(|given| given.try_recv().ok()).collect()
     }
@@ -214,7 +216,7 @@ mod tests {
         let mut next = enter(&places, None, 1);
         drop(place);
         assert_eq!(held(&mut next).len(), 1);
-        // Given, and not looked at any more.
+        // Given, but its receiver is dropped.
         drop(places.enter(pico(5)).unwrap());
         drop(next);
         let state = places.state();
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(places.enter(pico(1)).err(), Some(Full { waiting: 4 }));
         let other = enter(&places, pico(2), 2);
         assert_eq!(places.enter(pico(2)).err(), Some(Full { waiting: 2 }));
-        // Those that wait no longer count no longer.
+        // Cancelled requests no longer count.
         drop(flood);
         let again = enter(&places, pico(1), 3);
         drop((other, again));

@@ -1,4 +1,4 @@
-//! Answers events that wait in their picos: those that came by message or by timer, where nobody asks again.
+//! The worker for waiting events. It answers events that arrived by message or by timer, since no client repeats those.
 
 use super::{Picos, places::Places};
 use crate::{
@@ -10,21 +10,22 @@ use std::{future::Future, thread};
 use throng::model::Error;
 use tokio::{sync::oneshot, task::LocalSet};
 
-/// Events that are answered at a time; no pico takes more than half of these places.
+/// The most events answered at a time. No pico takes more than half of these places.
 const AT_ONCE: usize = 256;
-/// Events that wait for a place. Half of it is room for more than one pico lets wait. Beyond it an event is looked at again after a minute.
+/// The most events that wait for a place. Half of it is more than one pico can have waiting. Beyond it, an event is retried after a minute.
 const WAITING_MAX: usize = 2_048;
 
 impl Picos {
-    /// Begins to answer events that wait. What it gives back ends that.
+    /// Starts the worker. Call the returned function to stop it.
     ///
     /// # Errors
-    /// The system gives no thread.
+    ///
+    /// The system cannot start a thread.
     pub fn work(&self) -> std::io::Result<Box<dyn FnOnce() + Send>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (end, ended) = oneshot::channel::<()>();
         let picos = self.clone();
-        // Before it returns, so that nothing is published to nobody.
+        // Subscribed before returning, so that no event is published without a subscriber.
         let topic = self.engine().topic(&WAITING).map_err(std::io::Error::other)?;
         let run = move || {
             let local = LocalSet::new();
@@ -45,7 +46,7 @@ impl Picos {
     }
 }
 
-/// Answers until the engine has gone.
+/// Answers waiting events until the engine ends.
 async fn serve(picos: &Picos, topic: throng::services::bus::Topic<WaitsFor>) {
     let mut waiting = topic.subscribe();
     if let Err(error) = picos.root().await {
@@ -53,7 +54,7 @@ async fn serve(picos: &Picos, topic: throng::services::bus::Topic<WaitsFor>) {
     }
     let places = Places::new(AT_ONCE, WAITING_MAX);
     while let Some(heard) = waiting.next().await {
-        // What was lost is looked at again after a minute.
+        // A lost event is retried after a minute.
         let throng::services::bus::Heard::Event(waits) = heard else {
             continue;
         };
@@ -93,7 +94,7 @@ async fn resume(picos: &Picos, waits: WaitsFor) {
     }
 }
 
-/// Forgets the programs after another engine had the journal: they may be old.
+/// Drops the cached programs if another engine had the journal meanwhile, because they may be old.
 async fn forget(picos: &Picos, taken_over: impl Future<Output = bool>) {
     if taken_over.await
         && let Ok(root) = picos.root().await

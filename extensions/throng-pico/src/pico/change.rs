@@ -1,4 +1,4 @@
-//! The changes of an event in its pico: the record, and all that is needed to bring the pico back.
+//! The changes of an event in its pico. They are recorded, and they are enough to recover the pico.
 
 use super::{
     Adoption, Body, Child, Children, Installed, Moving, Pico,
@@ -17,73 +17,72 @@ use throng_krl::{SelectState, Value};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// An entity variable, or what is at a path in it, has this value.
+    /// Sets an entity variable, or the value at a path in it.
     Put {
-        /// The ruleset whose variable it is.
+        /// The ruleset that owns the variable.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// The ruleset's name for it, without `ent:`.
+        /// The variable's name, without `ent:`.
         #[serde(with = "name")]
         name: Arc<str>,
-        /// Keys from the variable's value inwards; none for all of it.
+        /// The path into the variable's value; empty for the whole value.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         path: Vec<Arc<str>>,
-        /// The whole value there, not a difference.
+        /// The whole new value at the path, not a difference.
         value: Value,
     },
-    /// An entity variable, or what is at a path in it, is there no longer.
+    /// Removes an entity variable, or the value at a path in it.
     Remove {
-        /// The ruleset whose variable it was.
+        /// The ruleset that owned the variable.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// The ruleset's name for it, without `ent:`.
+        /// The variable's name, without `ent:`.
         #[serde(with = "name")]
         name: Arc<str>,
-        /// Keys from the variable's value inwards; none for all of it.
+        /// The path into the variable's value; empty for the whole value.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         path: Vec<Arc<str>>,
     },
-    /// A channel, in the place of one with the same secret.
+    /// Adds a channel, or replaces the one with the same secret.
     Channel(Channel),
-    /// The channel with this secret is there no longer.
+    /// Removes the channel with this secret.
     NoChannel(Secret),
-    /// A new child.
+    /// Adds a child.
     Child(Child),
-    /// The child with this number is there no longer.
+    /// Removes the child with this number.
     NoChild(u32),
-    /// A page of children is an entity of its own from now on.
+    /// Moves the oldest full page of children into a separate entity.
     Sealed,
-    /// A ruleset is installed, or configured anew.
+    /// Installs a ruleset, or configures it anew.
     Ruleset(Installed),
-    /// A ruleset is there no longer, nor are its variables.
+    /// Uninstalls a ruleset and removes its variables.
     NoRuleset(Arc<str>),
-    /// The progress of a ruleset's rules in waiting for events; nothing where none waits.
+    /// Sets the progress of a ruleset's rules in their event expressions.
     Waits {
-        /// The ruleset whose rules wait.
+        /// The ruleset of these rules.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// The states that its program made.
+        /// The progress; `None` if no rule waits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         states: Option<Box<SelectState>>,
     },
-    /// An event is to come, in place of one with the same id.
+    /// Schedules an event, or replaces the one with the same id.
     Schedule(Scheduled),
-    /// A scheduled event is not any more.
+    /// Removes a scheduled event.
     NoSchedule(ScheduleId),
-    /// The children are these: of a pico that was imported.
+    /// Sets the children of an imported pico.
     Children(Children),
-    /// The pico looks for a way to another parent.
+    /// Begins a move to another parent.
     Leaves(Box<Moving>),
-    /// The move is given up; the parent does not change.
+    /// Gives up the move. The parent stays.
     Stays,
-    /// The pico was deleted while it was on its way, and ends when it knows where it is.
+    /// Marks a moving pico as deleted. It ends once it knows its parent.
     Doomed,
-    /// The parent is another one, and the channel for the old one is one for the new one.
+    /// Sets another parent, and replaces the channel for the old one by one for the new.
     Parent(Adoption),
 }
 
 impl Pico {
-    /// Applies what has happened.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { rid, name, path, value } => self.variables.put(rid, name, path, value.clone()),
@@ -98,7 +97,7 @@ impl Pico {
 }
 
 impl Pico {
-    /// About the bytes that the variables take once this has happened; where they are within `enough`, at least as many.
+    /// Returns the approximate bytes of the variables after these changes. If an upper bound is within `enough`, returns that bound.
     pub(crate) fn bytes_after(&self, changes: &[Change], enough: usize) -> usize {
         let put = |change: &Change| match change {
             Change::Put { value, .. } => usize::try_from(value.bytes()).unwrap_or(usize::MAX),
@@ -126,7 +125,7 @@ impl Pico {
 }
 
 impl Body {
-    /// Applies what has happened to all but the variables.
+    /// Applies a change to all but the variables.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { .. } | Change::Remove { .. } => {}
@@ -169,7 +168,7 @@ impl Body {
     }
 }
 
-/// Puts a channel in the place of one with the same secret, or after the others.
+/// Replaces the channel with the same secret, or appends it.
 fn put_channel(channels: &mut Vec<Channel>, channel: &Channel) {
     match channels.iter_mut().find(|known| known.secret == channel.secret) {
         Some(known) => *known = channel.clone(),
@@ -177,7 +176,7 @@ fn put_channel(channels: &mut Vec<Channel>, channel: &Channel) {
     }
 }
 
-/// Puts a ruleset in the place of the one with the same id, or after the others.
+/// Replaces the ruleset with the same id, or appends it.
 fn put_ruleset(rulesets: &mut Vec<Installed>, ruleset: &Installed) {
     match rulesets.iter_mut().find(|known| known.rid == ruleset.rid) {
         Some(known) => *known = ruleset.clone(),
@@ -185,7 +184,7 @@ fn put_ruleset(rulesets: &mut Vec<Installed>, ruleset: &Installed) {
     }
 }
 
-/// Appends to a short list that is kept by a million picos: with no room for more.
+/// Appends without spare capacity, because a million picos keep such short lists.
 fn push_exactly<T>(list: &mut Vec<T>, item: T) {
     list.reserve_exact(1);
     list.push(item);

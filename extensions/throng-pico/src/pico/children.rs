@@ -1,4 +1,4 @@
-//! The children of a pico: the youngest in its state, the others in pages that are entities of their own.
+//! The children of a pico. The youngest are in its state, the others in pages, which are separate entities.
 
 use super::{Pico, PicoCommand};
 use crate::id::PicoId;
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use throng::model::{CommandAnswer, Entity, Event, Moment, Query, Turn};
 
-/// Children of one page. So many are in the parent's state at most.
+/// The number of children of a page, and the most children in the parent's state.
 pub const PAGE_CHILDREN: u32 = 256;
 
-/// Most children of a pico, and as many as an export may hold.
+/// The most children of a pico, and the most picos of an export.
 pub(crate) const CHILDREN_MAX: u32 = 4_000_000;
 
-/// A child and its number among all that its parent ever had.
+/// A child, with its number among all children that its parent ever had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Child {
     /// The number, from 0.
@@ -22,26 +22,26 @@ pub struct Child {
     pub pico: PicoId,
 }
 
-/// The youngest here, the others in pages.
+/// The children: the youngest in full, the others as a number of pages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Children {
-    /// The number of all children there ever were: the next one's number.
+    /// The number of children ever made, which is the next child's number.
     made: u32,
-    /// The number of children.
+    /// The number of living children.
     count: u32,
-    /// Pages that are entities by now: those of the numbers below `sealed * PAGE_CHILDREN`.
+    /// The number of pages in separate entities. They have the numbers below `sealed * PAGE_CHILDREN`.
     sealed: u32,
-    /// The others, by number.
+    /// The children in no page, by number.
     young: Vec<Child>,
 }
 
 impl Children {
-    /// Returns children by their numbers alone: those there ever were, and the pages that are entities.
+    /// Returns children by their counts alone: all ever made, and the pages in separate entities.
     pub(crate) fn numbered(made: u32, sealed: u32) -> Self {
         Self::of(made, 0, sealed, Vec::new())
     }
 
-    /// Returns children from those in no page, with the number that there ever were, that there are, and of pages that are entities.
+    /// Returns children from their counts and from those in no page.
     pub(crate) fn of(made: u32, count: u32, sealed: u32, young: Vec<Child>) -> Self {
         Self {
             made,
@@ -51,12 +51,11 @@ impl Children {
         }
     }
 
-    /// The next child's number.
     pub(crate) fn next_number(&self) -> u32 {
         self.made
     }
 
-    /// True if there is room for another child, and a number that none has had.
+    /// True if there is room for another child, and an unused number.
     pub(crate) fn has_room(&self) -> bool {
         self.count < CHILDREN_MAX && self.made < u32::MAX - PAGE_CHILDREN
     }
@@ -67,13 +66,13 @@ impl Children {
         self.count
     }
 
-    /// Returns the number of pages that are entities.
+    /// Returns the number of pages in separate entities.
     #[must_use]
     pub fn sealed(&self) -> u32 {
         self.sealed
     }
 
-    /// Returns the children that stand in no page.
+    /// Returns the children in no page.
     #[must_use]
     pub fn young(&self) -> &[Child] {
         &self.young
@@ -90,20 +89,20 @@ impl Children {
         self.young.retain(|child| child.number != number);
     }
 
-    /// Returns the page in which a child stands, if it stands in one.
+    /// Returns the page of a child, if it is in one.
     pub(crate) fn page_of(&self, number: u32) -> Option<u32> {
         let page = number / PAGE_CHILDREN;
         (page < self.sealed).then_some(page)
     }
 
-    /// The page that is full, and who stands in it, if one is.
+    /// Returns the full page that is not sealed yet and its children, if there is one.
     pub(crate) fn full(&self) -> Option<(u32, Vec<Child>)> {
         let end = (self.sealed + 1) * PAGE_CHILDREN;
         let of_page = || self.young.iter().copied().take_while(|child| child.number < end);
         (self.made >= end).then(|| (self.sealed, of_page().collect()))
     }
 
-    /// The next page is an entity from now on.
+    /// Notes that the next page is a separate entity now.
     pub(crate) fn seal(&mut self) {
         self.sealed += 1;
         let begin = self.sealed * PAGE_CHILDREN;
@@ -115,12 +114,12 @@ impl Children {
     }
 }
 
-/// A page's id: whose, and which.
+/// The id of a page: its parent and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageId {
-    /// The pico whose children stand in it.
+    /// The pico whose children are in the page.
     pub parent: PicoId,
-    /// Its number, from 0.
+    /// The page's number, from 0.
     pub page: u32,
 }
 
@@ -150,21 +149,21 @@ pub struct Page {
     children: Vec<Child>,
 }
 
-/// A command of a page, from its parent alone.
+/// A command of a page. Only its parent sends it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageCommand {
-    /// Fills the page, once and for all.
+    /// Fills the page, once.
     Seal {
         /// The children in the order of their numbers.
         children: Vec<Child>,
     },
-    /// A child is gone.
+    /// Removes a child.
     Remove {
-        /// The child's, among all of its parent's.
+        /// The child's number.
         number: u32,
     },
-    /// The parent has ended: so do these, and those in the pages after this one.
+    /// Ends the children in this page and in the later ones, because the parent has ended.
     End {
         /// The number of pages.
         pages: u32,
@@ -174,14 +173,14 @@ pub enum PageCommand {
 /// An event of a page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum PageEvent {
-    /// The page is full and takes no more children.
+    /// The page was filled. It takes no more children.
     Sealed {
         /// The children in the order of their numbers.
         children: Vec<Child>,
     },
-    /// A child is gone.
+    /// A child was removed.
     Removed {
-        /// The child's, among all of its parent's.
+        /// The child's number.
         number: u32,
     },
     /// The parent has ended.
@@ -190,11 +189,11 @@ pub enum PageEvent {
 
 impl Event for PageEvent {}
 
-/// A page answers nothing.
+/// The empty reply of a page.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Done {}
 
-/// A page refuses nothing.
+/// The rejection of a page, which has no variant.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("a page refuses nothing")]
 pub struct Never {}

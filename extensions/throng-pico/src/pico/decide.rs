@@ -1,4 +1,4 @@
-//! The decisions of a pico.
+//! The commands of a pico.
 
 use super::{
     Answers, Body, Handled, Imported, Incoming, Newborn, Page, PageCommand, PageId, Pico, PicoCommand, PicoEvent,
@@ -16,19 +16,19 @@ use std::time::Duration;
 use throng::model::{Asker, CommandAnswer, Entity, Timestamp, Topic, Turn};
 use throng_krl::{Event, Value};
 
-/// Most events of a pico that wait for answers.
+/// The most events of a pico that wait for answers.
 const WAITING_MAX: usize = 1_000;
-/// The most looks at an event that waits, before it has failed.
+/// The most tries of a waiting event before it fails.
 const TRIES_MAX: u32 = 10;
-/// The time after which an event that waits is looked at again: the worker that was to answer may have ended.
+/// The time after which a waiting event is tried again, since the worker for it may have ended.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// About the bytes that the variables of a pico take at most: well within what an engine stores of an entity, escapes included.
+/// The approximate limit of the bytes of a pico's variables. It is well below the engine's limit for an entity, even with escapes.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// The topic of what events of picos wait for, for the worker that answers.
+/// The topic of waiting events, for the worker that answers their requests.
 pub(crate) const WAITING: Topic<WaitsFor> = Topic::new("pico-waits");
 
-/// An event that waits.
+/// A waiting event and its pending request.
 #[derive(Clone, Debug)]
 pub(crate) struct WaitsFor {
     pub(crate) pico: PicoId,
@@ -70,7 +70,7 @@ pub(super) fn first_answers(turn: &Turn<'_, Pico>) -> Answers {
     }
 }
 
-/// Comes into being, and runs what a new pico runs.
+/// Creates the pico, and runs its first transaction.
 fn born(newborn: Newborn, turn: &mut Turn<'_, Pico>) -> Decided {
     let id = *turn.id();
     if !turn.is_new() {
@@ -102,7 +102,7 @@ fn born(newborn: Newborn, turn: &mut Turn<'_, Pico>) -> Decided {
     task.run(&pico, answers, turn)
 }
 
-/// An event comes over a channel.
+/// Handles an event that arrives on a channel.
 fn event(pico: &Pico, mut incoming: Incoming, turn: &mut Turn<'_, Pico>) -> Decided {
     check(pico, &incoming, turn.from())?;
     if !matches!(incoming.attributes, Value::Map(_)) {
@@ -121,11 +121,11 @@ fn event(pico: &Pico, mut incoming: Incoming, turn: &mut Turn<'_, Pico>) -> Deci
     task.run(pico, answers, turn)
 }
 
-/// Checks that the event may come over the channel it came over.
+/// Checks that the event may arrive on its channel.
 fn check(pico: &Pico, incoming: &Incoming, from: Asker<'_>) -> Result<(), PicoRejection> {
     let sender = match from {
         Asker::Entity { kind: Pico::KIND, id } => id.parse().ok(),
-        // The service itself asks for another pico.
+        // The service asks on behalf of another pico.
         Asker::Client(_) => incoming.from,
         _ => None,
     };
@@ -136,7 +136,7 @@ fn check(pico: &Pico, incoming: &Incoming, from: Asker<'_>) -> Result<(), PicoRe
 }
 
 impl Body {
-    /// Checks that this may come over the channel with this secret, from this sender.
+    /// Checks that this sender may use the channel with this secret. `check` asks the channel's policy.
     pub(crate) fn admit(
         &self,
         via: Secret,
@@ -166,7 +166,7 @@ impl Body {
     }
 }
 
-/// A scheduled event's time has come.
+/// Handles a scheduled event whose time has come.
 fn due(pico: &Pico, id: &ScheduleId, turn: &mut Turn<'_, Pico>) -> Decided {
     let Some(scheduled) = pico.body.schedules.get(id) else {
         return Ok(CommandAnswer::Now(Ran::default()));
@@ -191,11 +191,11 @@ fn due(pico: &Pico, id: &ScheduleId, turn: &mut Turn<'_, Pico>) -> Decided {
     task.run(pico, answers, turn)
 }
 
-/// Sets the timer of a scheduled event, if it is to come (again).
+/// Sets the timer of a scheduled event, if it is due (again) later.
 fn remind(scheduled: &Scheduled, turn: &mut Turn<'_, Pico>) {
     let now_ms = now_ms(turn);
     let next_ms = match scheduled.when {
-        // It has come by now.
+        // Its only time is now.
         When::At(_) if matches!(turn.from(), Asker::Timer(name) if name == scheduled.timer()) => None,
         _ => scheduled.next_ms(now_ms),
     };
@@ -207,7 +207,7 @@ fn remind(scheduled: &Scheduled, turn: &mut Turn<'_, Pico>) {
     }
 }
 
-/// Goes on with an event that waited.
+/// Continues a waiting event.
 fn resume(pico: &Pico, number: u64, answers: Option<Answers>, turn: &mut Turn<'_, Pico>) -> Decided {
     let Some(waiting) = pico.body.waiting.iter().find(|waiting| waiting.number == number) else {
         return Ok(CommandAnswer::Now(Ran::default()));
@@ -226,7 +226,7 @@ fn resume(pico: &Pico, number: u64, answers: Option<Answers>, turn: &mut Turn<'_
     task.run(pico, answers, turn)
 }
 
-/// Ends this pico, and with it all below it.
+/// Ends the pico and all picos below it.
 fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
     let parent = pico.body.parent.map(|parent| parent.pico);
     let from = moving::sender(turn.from());
@@ -235,7 +235,7 @@ fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
         return Err(PicoRejection::NotTheParent {});
     }
     if new_parent.is_some() {
-        // It has two parents, or has one no more: it ends once it knows.
+        // A moving pico may have two parents, or none. It ends once it knows its parent.
         let changes = vec![super::Change::Doomed];
         turn.emit(PicoEvent::Ran(Handled {
             domain: "throng".into(),
@@ -249,7 +249,7 @@ fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
     Ok(CommandAnswer::Now(Ran::default()))
 }
 
-/// Ends the pico with all that is below it.
+/// Ends the pico and all picos below it.
 pub(super) fn delete_all(pico: &Pico, turn: &mut Turn<'_, Pico>) {
     for child in pico.body.children.young() {
         turn.send::<Pico>(child.pico, PicoCommand::Delete {});
@@ -266,7 +266,7 @@ pub(super) fn delete_all(pico: &Pico, turn: &mut Turn<'_, Pico>) {
     turn.end();
 }
 
-/// Comes into being as it was elsewhere.
+/// Creates the pico from an export.
 fn import(imported: Imported, turn: &mut Turn<'_, Pico>) -> Decided {
     let Imported {
         body,
@@ -283,7 +283,7 @@ fn import(imported: Imported, turn: &mut Turn<'_, Pico>) -> Decided {
     import_more(portion, turn)
 }
 
-/// Imports another portion: the pico's timers begin again.
+/// Imports another portion. Its timers start again here.
 fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
     if !turn.from().is_client() {
         return Err(PicoRejection::NotTheParent {});
@@ -308,23 +308,22 @@ fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
     Ok(CommandAnswer::Now(Ran::default()))
 }
 
-/// The kind of a transaction.
 pub(super) enum Kind {
-    /// The pico's own: its first, or an event to be sent to another engine.
+    /// The pico's own transaction: its first, a step of a move, or an event for another engine.
     Own,
-    /// An event that came over a channel.
+    /// An event that arrived on a channel.
     Event,
-    /// A scheduled event; with its id if it comes only once.
+    /// A scheduled event. The id is given if it happens only once.
     Due(Option<ScheduleId>),
 }
 
-/// A transaction to be run.
+/// A transaction to run.
 pub(super) struct Task {
     pub(super) incoming: Incoming,
     pub(super) kind: Kind,
-    /// The number under which it has waited.
+    /// The number under which it was waiting.
     pub(super) number: Option<u64>,
-    /// The earlier tries.
+    /// The number of earlier tries.
     pub(super) tries: u32,
 }
 
@@ -385,7 +384,7 @@ impl Task {
         }))
     }
 
-    /// Records what it did, and sends what it sends.
+    /// Records the draft's changes and sends its messages.
     pub(super) fn record(self, pico: &Pico, mut draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Ran {
         let (directives, eid) = (std::mem::take(&mut draft.directives), draft.eid.clone());
         send(pico.body.id, std::mem::take(&mut draft.outgoing), turn);
@@ -449,7 +448,7 @@ impl Task {
         })
     }
 
-    /// A client asks again once it has the answer; for all others the pico remembers the event.
+    /// Makes the event wait for an answer. A client repeats its event with the answer; for all other senders the pico stores the event.
     fn wait(self, pico: &Pico, ask: Ask, answers: Answers, turn: &mut Turn<'_, Pico>) -> Decided {
         if turn.from().is_client() && self.number.is_none() && matches!(self.kind, Kind::Event) {
             return Err(PicoRejection::Waits {
@@ -475,7 +474,7 @@ impl Task {
                 answers,
             },
         );
-        // Recorded once, and for each try: not for each answer.
+        // Recorded once when it begins to wait and once per retry, but not per answer.
         if self.number.is_none() || is_retry {
             turn.emit(PicoEvent::Waiting(Waiting {
                 number,
@@ -496,7 +495,7 @@ fn waiting_timer(number: u64) -> String {
     format!("w {number}")
 }
 
-/// Hands the engine what the event sends.
+/// Passes the event's messages to the engine.
 fn send(id: PicoId, outgoing: Outgoing, turn: &mut Turn<'_, Pico>) {
     for parcel in outgoing.parcels {
         match parcel {
@@ -548,7 +547,7 @@ fn post_now(draft: &mut Draft<'_>, request: &Value) -> Result<(), Stop> {
         .map_err(|why| throng_krl::Error::value_error(why).into())
 }
 
-/// Sets and cancels the timers of what the event scheduled.
+/// Sets and cancels the timers of scheduled events.
 fn set_timers(draft: &Draft<'_>, turn: &mut Turn<'_, Pico>) {
     for change in &draft.changes {
         match change {

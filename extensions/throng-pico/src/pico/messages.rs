@@ -11,79 +11,79 @@ use std::sync::Arc;
 use throng::model::{Event, Rejection};
 use throng_krl::Value;
 
-/// A command of a pico. None of it is public: clients come through channels.
+/// A command of a pico. None is public: clients use channels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PicoCommand {
-    /// Brings the root pico into being.
+    /// Creates the root pico.
     Found(Newborn),
-    /// Brings a child into being; its parent asks.
+    /// Creates a child. Its parent sends this.
     Born(Newborn),
-    /// Runs an event on the pico, and answers with its directives.
+    /// Runs an event on the pico. The reply has its directives.
     Event(Incoming),
     /// Handles a scheduled event.
     Due(ScheduleId),
-    /// Goes on with an event that waited for answers.
+    /// Continues an event that waits for answers.
     Resume {
         /// The number under which the event waits.
         waiting: u64,
-        /// The answers, in the order they were asked for.
+        /// The answers, in the order of the requests.
         answers: Answers,
     },
-    /// Looks at an event again that has waited for long.
+    /// Tries an event again that has waited for long.
     Retry(u64),
-    /// Sends an event to a pico of another engine; the pico asks itself.
+    /// Sends an event to a pico of another engine. The pico sends this to itself.
     Post(Incoming),
-    /// Ends the pico and all below it; its parent asks.
+    /// Ends the pico and all picos below it. Its parent sends this.
     Delete {},
-    /// Begins to look for a way to another parent; its parent asks, or the service of a pico that has none.
+    /// Begins a move to another parent. Its parent sends this; for a pico without one, the service.
     Move {
         /// A channel of the new parent.
         to: Eci,
     },
-    /// Looks whether the new parent may be one; the pico asks itself.
+    /// Checks that the new parent is possible. The pico sends this to itself.
     Seek {},
-    /// Takes the pico that asks as a child.
+    /// Takes the sender as a child.
     Adopt {
-        /// The channel over which it asks, whose policy decides.
+        /// The channel that the sender uses. Its policy decides.
         via: Secret,
-        /// The old parent, on whose behalf it is asked.
+        /// The sender's old parent, on whose behalf it asks.
         by: Option<PicoId>,
     },
-    /// The answer of the new parent.
+    /// Delivers the new parent's answer.
     Adopted {
-        /// The place among its children, or the reason why it is none of them.
+        /// The place among its children, or the reason for the refusal.
         outcome: Result<Adoption, Box<str>>,
     },
-    /// The child of this number has another parent now; it says so itself.
+    /// Tells that a child has another parent now. The child sends this.
     Left {
-        /// Its number among the children.
+        /// The child's number.
         number: u32,
     },
-    /// Brings a pico into being as it was elsewhere; the service asks.
+    /// Creates a pico from an export. The service sends this.
     Import(Box<Imported>),
-    /// More of what an imported pico is; the service asks.
+    /// Adds another portion to an imported pico. The service sends this.
     ImportMore(Portion),
 }
 
 /// The description of a new pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Newborn {
-    /// The realm of rulesets: all picos of an engine have the same.
+    /// The realm of rulesets. All picos of an engine have the same.
     pub realm: Secret,
     /// The parent's channel; `None` for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Eci>,
-    /// Its number among its parent's children.
+    /// The number among its parent's children.
     #[serde(default)]
     pub number: u32,
-    /// The secret of its channel for its parent.
+    /// The secret of the channel that its parent uses.
     #[serde(default)]
     pub down: Secret,
-    /// The rulesets that its parent installs in it at its birth, in order.
+    /// The rulesets to install at its birth, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rulesets: Vec<Installing>,
-    /// The attributes of the event that asked for it, if one did: then it has a name, and tells its parent that it is there.
+    /// The attributes of the event that asked for the pico, if one did. Then the pico takes its name from them, and tells its parent that it exists.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub asked: Value,
 }
@@ -93,24 +93,24 @@ pub struct Newborn {
 pub struct Adoption {
     /// The channel by which the child reaches its parent.
     pub parent: Eci,
-    /// Its number among the parent's children.
+    /// The number among the parent's children.
     pub number: u32,
-    /// The secret of its channel for the parent.
+    /// The secret of the channel that the parent uses.
     pub down: Secret,
 }
 
-/// A pico that an export describes, with the first portion of it.
+/// A pico from an export, with its first portion.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Imported {
-    /// The pico, without the contents of `portion` and of those that follow.
+    /// The pico without the contents of the portions.
     pub body: Body,
-    /// True if the remains of an import that broke off give way.
+    /// True if the pico replaces the remains of an interrupted import.
     pub replaces: bool,
-    /// The part that fits into one message; the rest follows.
+    /// The part that fits into one message. More messages may follow.
     pub portion: Portion,
 }
 
-/// A part of what an imported pico is.
+/// A part of an imported pico.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Portion {
     /// The changes in the order in which they are applied.
@@ -119,10 +119,10 @@ pub struct Portion {
     pub waiting: Vec<Waiting>,
 }
 
-/// A ruleset to be installed.
+/// A ruleset to install.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Installing {
-    /// The ruleset's, by which it is queried and removed.
+    /// The id by which it is queried and removed.
     pub rid: Arc<str>,
     /// The URL it came from.
     pub url: Arc<str>,
@@ -134,7 +134,7 @@ pub struct Installing {
 /// An event on its way to a pico.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Incoming {
-    /// The channel it comes over.
+    /// The channel on which it arrives.
     pub via: Secret,
     /// The first part of its type.
     pub domain: Arc<str>,
@@ -142,82 +142,82 @@ pub struct Incoming {
     pub name: Arc<str>,
     /// Its attributes, a map.
     pub attributes: Value,
-    /// The pico on whose behalf the service itself sends it.
+    /// The pico on whose behalf the service sends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<PicoId>,
-    /// The query about the pico once it has handled the event.
+    /// A query to answer after the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Asked>,
-    /// The answers from elsewhere so far.
+    /// The answers to its requests so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
 }
 
-/// A query: of which ruleset, for what.
+/// A query of a ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Asked {
     /// The id of an installed ruleset.
     pub rid: Arc<str>,
-    /// Its shared function or value.
+    /// The shared function or value.
     pub name: Arc<str>,
     /// The arguments by name, a map.
     pub arguments: Value,
 }
 
-/// The answers from elsewhere for an event or a query, with the time and chance of its first run: with the same it runs again.
+/// The answers to the requests of an event or a query, with the time and the seed of its first run. With these a repeated run is the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answers {
-    /// Milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub time_ms: i64,
-    /// The start of its random numbers.
+    /// The seed of its random numbers.
     pub seed: Secret,
-    /// The answers in the order of their requests.
+    /// The answers, in the order of their requests.
     pub given: Vec<(Ask, Answered)>,
 }
 
 /// An event of a pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PicoEvent {
-    /// The pico came into being.
+    /// The pico was created.
     Born {
         /// The entity's own id.
         id: PicoId,
-        /// The gifts of its parent, or of the engine.
+        /// The data from its parent or from the engine.
         newborn: Newborn,
-        /// The secret from which it makes the channels of its own children.
+        /// The secret from which it derives the channels of its children.
         key: Secret,
         /// The secret of its own channel.
         own: Secret,
     },
-    /// The pico handled an event, and these are all its effects.
+    /// The pico handled an event, with these effects.
     Ran(Handled),
     /// An event failed and changed nothing.
     Failed {
-        /// The event, as it came: it changed nothing.
+        /// The event, without effects.
         handled: Handled,
-        /// The reason, in a sentence.
+        /// A sentence with the reason.
         error: Box<str>,
     },
     /// An event waits for answers.
     Waiting(Waiting),
-    /// The pico came into being as it was elsewhere.
+    /// The pico was created from an export.
     Imported(Box<Body>),
-    /// The pico ended, as its parent asked.
+    /// The pico ended at its parent's request.
     Deleted {},
 }
 
-/// An event that was handled.
+/// A handled event.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Handled {
-    /// The id that `event-wait` answers with.
+    /// The transaction's id, which `event-wait` returns.
     pub eid: Arc<str>,
-    /// The channel it came over.
+    /// The channel on which it arrived.
     pub via: Secret,
     /// The first part of its type.
     pub domain: Arc<str>,
     /// The second part of its type.
     pub name: Arc<str>,
-    /// The attributes as they came with it, a map.
+    /// The attributes of the event, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub attributes: Value,
     /// The changes, in order.
@@ -226,13 +226,13 @@ pub struct Handled {
     /// The log entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<Logged>,
-    /// The rules that were selected, in order.
+    /// The selected rules, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<SelectedRule>,
-    /// The number under which it had waited.
+    /// The number under which it was waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<u64>,
-    /// The schedule that ends with it: it was scheduled once.
+    /// The schedule that ends with this event, because it had a single time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<ScheduleId>,
 }
@@ -240,33 +240,33 @@ pub struct Handled {
 /// An entry of a pico's log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Logged {
-    /// Its weight: `klog`, `info`, `warn`, `error`.
+    /// The level: `klog`, `info`, `warn` or `error`.
     pub level: Box<str>,
     /// The ruleset whose rule or function logged it.
     pub rid: Arc<str>,
-    /// The rule; `None` for a function outside of one.
+    /// The rule; `None` outside a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<Arc<str>>,
-    /// The text that was logged, or what the entry is about.
+    /// The logged text, or the subject of the entry.
     pub message: Arc<str>,
     /// The argument of `klog` or `log`; null for a bare text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }
 
-/// A rule that an event selected. Both counts are 0 where the event failed in it, or its `foreach` had no round.
+/// A rule that an event selected. Both counts are 0 if the event failed in the rule, or if its `foreach` had no round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectedRule {
-    /// The ruleset it is in.
+    /// The rule's ruleset.
     #[serde(with = "name")]
     pub rid: Arc<str>,
     /// The rule's name in its ruleset.
     #[serde(with = "name")]
     pub rule: Arc<str>,
-    /// Times it took its actions: with `foreach`, once a round.
+    /// The number of times it ran its actions. With `foreach`, each round counts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fired: u32,
-    /// Times its condition kept it from them.
+    /// The number of times its condition prevented that.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_fired: u32,
 }
@@ -275,19 +275,19 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// An event that waits for answers from elsewhere.
+/// An event that waits for answers to its requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Waiting {
-    /// Its number among those that wait.
+    /// The number among the waiting events.
     pub number: u64,
     /// The number of tries.
     pub tries: u32,
-    /// True for an event of the pico's own, which came over no channel.
+    /// True for an event of the pico itself, which arrived on no channel.
     #[serde(default)]
     pub is_own: bool,
     /// The event.
     pub incoming: Incoming,
-    /// The event was scheduled, under this id.
+    /// The id of its schedule, if it was scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<ScheduleId>,
 }
@@ -295,85 +295,85 @@ pub struct Waiting {
 /// The reply of a pico.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ran {
-    /// The transaction; empty where there was none.
+    /// The transaction's id; empty if there was none.
     pub eid: Arc<str>,
-    /// The directives of the rules, as clients see them.
+    /// The directives of the rules, as shown to clients.
     #[serde(default)]
     pub directives: Vec<Value>,
-    /// Why the event failed, if it did.
+    /// The error, if the event failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<str>>,
-    /// The answer to the query that came with it.
+    /// The answer to the query after the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Result<Value, PicoRejection>>,
-    /// The place among the children of the pico that asked for it.
+    /// The place among the children, for a pico that asked to be adopted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<Box<Adoption>>,
 }
 
-/// Why a pico says no. Nothing was changed.
+/// A rejection of a pico. It changes nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum PicoRejection {
     /// There is no such channel.
     #[error("ECI not found {eci}")]
     NoChannel {
-        /// The channel that was asked for.
+        /// The requested channel.
         eci: Box<str>,
     },
-    /// The pico was deleted, and its channels with it.
+    /// The pico was deleted, together with its channels.
     #[error("ECI not found: the pico was deleted")]
     Deleted {},
-    /// The channel is for its family.
+    /// The channel is only for the pico's family.
     #[error("This is a family channel and only the owner can use it.")]
     Family {},
-    /// The channel's policy denies it.
+    /// The channel's policy denies the request.
     #[error("Denied by channel policy")]
     Denied {},
-    /// The channel's policy does not allow it.
+    /// The channel's policy does not allow the request.
     #[error("Not allowed by channel policy")]
     NotAllowed {},
     /// The ruleset is not installed.
     #[error("Pico doesn't have {rid} installed.")]
     NotInstalled {
-        /// The ruleset that was asked.
+        /// The requested ruleset.
         rid: Box<str>,
     },
     /// The ruleset shares nothing of this name.
     #[error("Ruleset {rid} does not have query function \"{name}\"")]
     NoQuery {
-        /// The ruleset that was asked.
+        /// The requested ruleset.
         rid: Box<str>,
-        /// The name that was asked for.
+        /// The requested name.
         name: Box<str>,
     },
     /// The request is malformed.
     #[error("{why}")]
     Malformed {
-        /// The fault, in a sentence.
+        /// A sentence with the fault.
         why: Box<str>,
     },
-    /// A rule failed, or a native ruleset did: nothing was changed.
+    /// A rule or a native ruleset failed.
     #[error("{error}")]
     Failed {
-        /// The error of the program, with its place.
+        /// The program's error, with its location.
         error: Box<str>,
     },
-    /// Answers from elsewhere are needed first.
+    /// A request has to be answered first.
     #[error("the pico waits for an answer from elsewhere")]
     Waits {
-        /// The request that has to be answered before it is run again.
+        /// The request to answer before the event or query runs again.
         ask: Box<Ask>,
         /// The answers so far.
         answers: Box<Answers>,
     },
-    /// The asker is not the pico's parent.
+    /// The sender is not the pico's parent.
     #[error("only a pico's parent may ask this")]
     NotTheParent {},
     /// The pico exists already.
     #[error("there is a pico {pico} already")]
     Exists {
-        /// The pico that has this id already.
+        /// The id.
         pico: PicoId,
     },
 }
@@ -411,7 +411,7 @@ impl Rejection for PicoRejection {
     }
 }
 
-/// Implements an empty schema. These types are no part of any route: the routes have schemas of their own.
+/// Implements an empty schema. No route uses these types; the routes have schemas of their own.
 macro_rules! without_schema {
     ($($type:ty),*) => {$(
         impl schemars::JsonSchema for $type {

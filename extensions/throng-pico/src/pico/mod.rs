@@ -38,50 +38,50 @@ use std::sync::Arc;
 use throng::model::{CommandAnswer, Entity, Turn};
 use throng_krl::{SelectState, Value};
 
-/// The state of a pico, made by its events.
+/// The state of a pico, built from its events.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pico {
-    /// All but the variables.
+    /// All parts but the variables.
     pub(crate) body: Body,
     /// The entity variables of its rulesets.
     pub(crate) variables: Variables,
 }
 
-/// The state of a pico beside its variables.
+/// The state of a pico without its variables.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Body {
-    /// Zero before it is born.
+    /// The id; zero before birth.
     pub(crate) id: PicoId,
-    /// True if only its id is left: it refuses everything.
+    /// True for an ended pico. Only its id is left, and it refuses everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,
-    /// The realm of rulesets: all picos of an engine have the same.
+    /// The realm of rulesets. All picos of an engine have the same.
     pub(crate) realm: Secret,
-    /// The secret from which it makes the channels of its children.
+    /// The secret from which it derives the channels of its children.
     pub(crate) key: Secret,
     /// The parent's channel; `None` for a root.
     pub(crate) parent: Option<Eci>,
-    /// Set from the request to move until it is done or given up.
+    /// The move in progress, from the request until it is done or given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moving: Option<Box<Moving>>,
-    /// Its number among its parent's children.
+    /// The number among its parent's children.
     pub(crate) number: u32,
-    /// The channels in the order they were made, its own first.
+    /// The channels in the order of creation, its own first.
     pub(crate) channels: Vec<Channel>,
     pub(crate) children: Children,
-    /// The rulesets in the order they were installed.
+    /// The rulesets in the order of installation.
     pub(crate) rulesets: Vec<Installed>,
     pub(crate) schedules: Schedules,
     /// Events that wait for answers from elsewhere.
     pub(crate) waiting: Vec<Waiting>,
-    /// The number of events it has waited with so far.
+    /// The number of events that ever waited.
     pub(crate) waited: u64,
 }
 
-/// Installed, with what its `select` expressions have seen.
+/// An installed ruleset with the progress of its event expressions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Installed {
-    /// The ruleset's: a pico has one ruleset of an id.
+    /// The ruleset's id, unique within the pico.
     #[serde(with = "name")]
     pub rid: Arc<str>,
     /// The URL it comes from.
@@ -90,7 +90,7 @@ pub struct Installed {
     /// The value of `configure using` and `ctx:rid_config`, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
-    /// The progress of its rules in waiting for events.
+    /// The progress of its rules in their event expressions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) states: Option<Box<SelectState>>,
 }
@@ -109,7 +109,7 @@ impl Installed {
 }
 
 impl Pico {
-    /// Returns a newborn, with the channels and rulesets it begins with.
+    /// Returns a newborn pico with its first channels and rulesets.
     pub(crate) fn born(id: PicoId, newborn: &Newborn, key: Secret, own: Secret) -> Self {
         let of_parent = newborn.parent.map(|parent| {
             let shape = Shape::open(&["system", "child"]);
@@ -161,7 +161,7 @@ impl Entity for Pico {
     type Event = PicoEvent;
     type Reply = Ran;
     type Rejection = PicoRejection;
-    /// Another parent, whether it takes it as a child.
+    /// A pico asks another one to adopt it.
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &PicoCommand) -> bool {
@@ -171,7 +171,7 @@ impl Entity for Pico {
         )
     }
 
-    /// Lets an exported and deleted pico come back.
+    /// Allows an import to create a deleted pico again.
     fn recreates(command: &PicoCommand) -> bool {
         matches!(command, PicoCommand::Import(_))
     }
@@ -196,7 +196,7 @@ impl Entity for Pico {
                 self.body.waiting.push(waiting.clone());
             }
             PicoEvent::Deleted {} => {
-                // An entity that has ended can be asked for its last state: of a pico nothing is to be seen any more.
+                // The last state of an ended entity can still be read. For a pico it must reveal nothing.
                 *self = Self {
                     body: Body {
                         id: self.body.id,

@@ -1,8 +1,8 @@
 //! A move to another parent.
 //!
-//! The pico that moves is where it is decided. It notes that it is on its way, and only then looks whether the new parent stands below it, or below
-//! another pico on its way: so of two moves that together would make a circle at least one is refused. Then it asks the new parent to take it,
-//! leaves the old one, and tells all three by events.
+//! The moving pico decides. First it records that it is moving. Only then it checks that the new parent is neither below it nor below another moving
+//! pico. So of two moves that would make a circle together, at least one is refused. Then it asks the new parent to adopt it, leaves the old one, and
+//! tells all three by events.
 
 use super::{
     Adoption, Change, Page, PageId, Pico, PicoCommand, PicoRejection, Ran,
@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use throng::model::{Asker, CommandAnswer, Entity, OnOutcome, RequestError, Turn};
 use throng_krl::Value;
 
-/// The move to another parent that is under way.
+/// A move to another parent in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Moving {
     /// A channel of the new parent.
     pub to: Eci,
-    /// The old parent, on whose behalf it moves, if there is one.
+    /// The old parent, on whose behalf it moves; `None` if it has none.
     pub by: Option<PicoId>,
-    /// True if the pico was deleted while it was on its way, and ends when it knows where it is.
+    /// True if the pico was deleted during the move. It ends once it knows its parent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_doomed: bool,
 }
@@ -44,7 +44,7 @@ impl OnOutcome<Pico> for Pico {
     }
 }
 
-/// The pico or page that asks, as the pico it speaks for.
+/// Returns the pico that sent the command. A page counts as its parent.
 pub(super) fn sender(from: Asker<'_>) -> Option<PicoId> {
     match from {
         Asker::Entity { kind: Pico::KIND, id } => id.parse().ok(),
@@ -53,7 +53,7 @@ pub(super) fn sender(from: Asker<'_>) -> Option<PicoId> {
     }
 }
 
-/// Returns an event that the pico raises by itself.
+/// Returns a transaction of the pico itself.
 fn own(pico: &Pico, name: &str, attributes: Value) -> Task {
     let via = pico.body.channels.first().map_or(Secret::default(), |own| own.secret);
     Task {
@@ -70,7 +70,7 @@ fn own(pico: &Pico, name: &str, attributes: Value) -> Task {
     }
 }
 
-/// Runs `change` as a transaction of the pico's own.
+/// Runs `change` as a transaction of the pico itself.
 fn transact(
     pico: &Pico,
     (name, attributes): (&str, Value),
@@ -91,13 +91,13 @@ fn transact(
     }
 }
 
-/// An event for the pico's own rules, in a transaction of its own.
+/// Sends an event to the pico's own rules, for a separate transaction.
 fn tell_own_rules(draft: &mut Draft<'_>, name: &str, attributes: Value) -> Result<(), Stop> {
     let own = draft.via.to_string();
     draft.send(&own, "wrangler", name, attributes)
 }
 
-/// Sets out for another parent.
+/// Begins a move to another parent.
 pub(super) fn set_out(pico: &Pico, to: Eci, turn: &mut Turn<'_, Pico>) -> Decided {
     let by = sender(turn.from());
     let parent = pico.body.parent.map(|parent| parent.pico);
@@ -121,13 +121,13 @@ pub(super) fn set_out(pico: &Pico, to: Eci, turn: &mut Turn<'_, Pico>) -> Decide
     Ok(CommandAnswer::Now(ran))
 }
 
-/// Looks whether the new parent may be one.
+/// Checks that the new parent is possible.
 pub(super) fn seek(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
     let answers = first_answers(turn);
     own(pico, "seek", Value::Null).run(pico, answers, turn)
 }
 
-/// Asks the new parent, if it may be one.
+/// Asks the new parent to adopt this pico, if it is possible; else the pico stays.
 pub(super) fn sought(draft: &mut Draft<'_>) -> Result<(), Stop> {
     let Some(moving) = draft.body().moving.clone() else {
         return Ok(());
@@ -139,7 +139,7 @@ pub(super) fn sought(draft: &mut Draft<'_>) -> Result<(), Stop> {
     }
 }
 
-/// The old parent is told that its child stays.
+/// Gives up the move, and tells the old parent.
 fn stays(draft: &mut Draft<'_>, why: &str) -> Result<(), Stop> {
     draft.record(Change::Stays)?;
     let told = draft.body().parent.zip(draft.tagged(&["system", "child"]));
@@ -149,7 +149,7 @@ fn stays(draft: &mut Draft<'_>, why: &str) -> Result<(), Stop> {
     })
 }
 
-/// Takes the pico that asks as a child.
+/// Takes the sender as a child.
 pub(super) fn adopt(pico: &Pico, via: Secret, by: Option<PicoId>, turn: &mut Turn<'_, Pico>) -> Decided {
     let Some(child) = sender(turn.from()) else {
         return Err(PicoRejection::NotTheParent {});
@@ -167,7 +167,7 @@ pub(super) fn adopt(pico: &Pico, via: Secret, by: Option<PicoId>, turn: &mut Tur
     Ok(CommandAnswer::Now(Ran { adopted, ..ran }))
 }
 
-/// The new parent has taken it, or has not.
+/// Handles the new parent's answer to the adoption.
 pub(super) fn adopted(pico: &Pico, outcome: Result<Adoption, Box<str>>, turn: &mut Turn<'_, Pico>) -> Decided {
     let (Some(moving), true) = (&pico.body.moving, matches!(turn.from(), Asker::Outcome { .. })) else {
         return Ok(CommandAnswer::Now(Ran::default()));
@@ -193,7 +193,7 @@ pub(super) fn adopted(pico: &Pico, outcome: Result<Adoption, Box<str>>, turn: &m
     Ok(CommandAnswer::Now(ran))
 }
 
-/// A child has another parent now.
+/// Removes a child that has another parent now.
 pub(super) fn left(pico: &Pico, number: u32, turn: &mut Turn<'_, Pico>) -> Decided {
     let Some(child) = sender(turn.from()) else {
         return Err(PicoRejection::NotTheParent {});

@@ -1,4 +1,4 @@
-//! The queries of picos: shared functions, and the console's drawing.
+//! The queries of picos: shared functions, and the engine's own queries.
 
 use super::{Answers, Asked, Children, Pico, PicoRejection};
 use crate::{
@@ -14,13 +14,13 @@ use throng_krl::Value;
 /// A query over a channel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PicoQuery {
-    /// The secret of the channel it comes over, whose policy decides.
+    /// The secret of the channel on which it arrives. The channel's policy decides.
     pub via: Secret,
-    /// The pico that asks; a client where there is none.
+    /// The pico that asks; `None` for a client.
     pub from: Option<PicoId>,
-    /// A ruleset's function or value.
+    /// The function or value of a ruleset.
     pub asked: Asked,
-    /// The answers from elsewhere so far.
+    /// The answers to its requests so far.
     #[schemars(with = "serde_json::Value")]
     pub answers: Answers,
 }
@@ -48,7 +48,7 @@ impl Query<Pico> for PicoQuery {
     }
 }
 
-/// The query for the pico itself, for the engine's own needs: no channel is asked.
+/// A query about the pico for the engine's own use. It needs no channel.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Look {}
 
@@ -57,20 +57,20 @@ pub struct Look {}
 pub struct PicoView {
     /// The realm of rulesets.
     pub realm: Secret,
-    /// Its channel for the console.
+    /// The channel for the console.
     pub ui: Option<Eci>,
-    /// The channel tagged `system,self`.
+    /// The channel with the tags `system,self`.
     pub own: Option<Eci>,
-    /// The channel tagged `owner`.
+    /// The channel with the tag `owner`.
     pub owner: Option<Eci>,
-    /// The name that `wrangler:name()` tells.
+    /// The name, as in `wrangler:name()`.
     #[schemars(with = "serde_json::Value")]
     pub name: Value,
-    /// The parent; `None` for a root, and for a pico that is being imported.
+    /// The parent; `None` for a root and during an import.
     pub parent: Option<PicoId>,
-    /// True if the pico looks for a way to another parent.
+    /// True while the pico moves to another parent.
     pub is_moving: bool,
-    /// Its children in no page, and how many pages there are.
+    /// The children in no page, and the number of pages.
     #[schemars(with = "serde_json::Value")]
     pub children: Children,
 }
@@ -102,38 +102,38 @@ impl Query<Pico> for Look {
     }
 }
 
-/// The query whether a channel may be used for something.
+/// A query that checks that a channel may be used for something.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct May {
-    /// The secret of the channel that asks.
+    /// The secret of the channel.
     pub via: Secret,
-    /// Decides which of the channel's policies is asked.
+    /// The use, which determines the policy to check.
     pub what: Use,
 }
 
-/// The use of a channel. A use that is no event or query of a ruleset is named in a policy as one of these would be.
+/// A use of a channel. A use that is neither an event nor a query of a ruleset has the name of one in policies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
     /// Reading the log: the query `logs` of the console's ruleset.
     ReadLog,
-    /// Exporting it with all below it: the query `export` of the ruleset wrangler.
+    /// Exporting the pico and all picos below it: the query `export` of the ruleset wrangler.
     Export,
-    /// Trying a ruleset out, and installing one that is given as it stands: the event `engine_ui:install`.
+    /// Trying out or installing a ruleset that is given as source: the event `engine_ui:install`.
     Install,
-    /// Making another pico its child: the event `wrangler:child_adoption`.
+    /// Adopting another pico: the event `wrangler:child_adoption`.
     Adopt,
-    /// Hearing that the answer of a query may have changed: the query.
+    /// Following changes of a query's result: the query itself.
     Query {
-        /// The ruleset that shares it.
+        /// The ruleset of the query.
         rid: Box<str>,
-        /// A function that the ruleset shares.
+        /// A function or value that the ruleset shares.
         name: Box<str>,
     },
 }
 
 impl Use {
-    /// Checks that a channel may be used for it.
+    /// Checks that the channel may be used for this.
     pub(crate) fn check(&self, channel: &Channel) -> Result<(), Refused> {
         let shape = &channel.shape;
         match self {
@@ -148,7 +148,7 @@ impl Use {
 
 impl Query<Pico> for May {
     const NAME: &'static str = "may";
-    /// The number of the pico's last event when it was asked.
+    /// The number of the pico's last event at the check.
     type Answer = u64;
 
     fn answer(self, pico: &Pico, moment: &Moment<'_, Pico>) -> Result<u64, PicoRejection> {
@@ -157,7 +157,7 @@ impl Query<Pico> for May {
     }
 }
 
-/// All that a pico is, for its export: no channel is asked.
+/// A query for the whole state of a pico, for its export. It needs no channel.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Everything {}
 

@@ -1,4 +1,4 @@
-//! Events at another time.
+//! Scheduled events.
 
 use crate::{cron, id::Secret};
 use schemars::JsonSchema;
@@ -6,42 +6,42 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use throng_krl::Value;
 
-/// A scheduled event's id.
+/// The id of a scheduled event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ScheduleId(pub Arc<str>);
 
-/// An event that is to come.
+/// A scheduled event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scheduled {
-    /// The id that `schedule:remove` is given.
+    /// The id, the argument of `schedule:remove`.
     pub id: ScheduleId,
     /// The ruleset that scheduled it.
     pub rid: Arc<str>,
-    /// The channel it comes over.
+    /// The channel on which it will arrive.
     pub via: Secret,
     /// The first part of its type.
     pub domain: Arc<str>,
     /// The second part of its type.
     pub name: Arc<str>,
-    /// The attributes that the event will have, a map.
+    /// The attributes, a map.
     pub attributes: Value,
-    /// The times: one, or repeated ones in the form of cron.
+    /// A single time, or repeated times in cron's form.
     pub when: When,
 }
 
-/// When a scheduled event comes.
+/// The time of a scheduled event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
     /// A single time: milliseconds since 1970.
     At(i64),
-    /// Repeated times, as these five or six fields say.
+    /// Repeated times, in five or six cron fields.
     Repeat(Arc<str>),
 }
 
 impl Scheduled {
-    /// When it comes next, after this; milliseconds since 1970.
+    /// Returns the next time after this one, both in milliseconds since 1970.
     #[must_use]
     pub fn next_ms(&self, after_ms: i64) -> Option<i64> {
         match &self.when {
@@ -56,7 +56,7 @@ impl Scheduled {
         self.id.timer()
     }
 
-    /// Returns the entry as `schedule:list()` shows it.
+    /// Returns the entry in the form of `schedule:list()`.
     #[must_use]
     pub fn shown(&self) -> Value {
         let event = Value::map([
@@ -83,14 +83,14 @@ impl Scheduled {
 }
 
 impl ScheduleId {
-    /// Returns the name of the engine's timer of this id.
+    /// Returns the name of the engine's timer for this id.
     #[must_use]
     pub fn timer(&self) -> String {
         format!("s {}", self.0)
     }
 }
 
-/// The events that are to come.
+/// The scheduled events of a pico.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Schedules(Vec<Scheduled>);
@@ -105,13 +105,13 @@ impl Schedules {
         self.0.retain(|scheduled| scheduled.id != *id);
     }
 
-    /// The scheduled event of an id, unless it has happened or was removed.
+    /// Returns a scheduled event by its id, unless it has happened or was removed.
     #[must_use]
     pub fn get(&self, id: &ScheduleId) -> Option<&Scheduled> {
         self.0.iter().find(|scheduled| scheduled.id == *id)
     }
 
-    /// Iterates over those to come, in the order they were scheduled.
+    /// Iterates over the scheduled events, in the order in which they were scheduled.
     pub fn iter(&self) -> impl Iterator<Item = &Scheduled> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! The trial of an event or a query with a ruleset as it is being written: on a copy of the pico, of which nothing is kept.
+//! The trial of a ruleset with an event or a query. It runs on a copy of the pico, and nothing is kept.
 
 use super::{Answers, Asked, Change, Incoming, Installed, Logged, Pico, PicoRejection, SelectedRule, Use};
 use crate::{
@@ -13,23 +13,23 @@ use std::sync::Arc;
 use throng::model::{Moment, Query};
 use throng_krl::{Event, Value};
 
-/// The URL of a ruleset that is tried, as its rules see it.
+/// The URL of the tried ruleset, as its rules see it.
 const TRIED_URL: &str = "krl:tried";
 
-/// Tries a ruleset out on a pico: it is taken as installed, in the place of the one of the same id.
+/// A query that tries a ruleset in a pico. The ruleset counts as installed, in place of the one with the same id.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TryOut {
-    /// The channel, which has to be allowed to install rulesets.
+    /// The channel. It must allow the installation of rulesets.
     pub via: Secret,
-    /// The ruleset's text, in KRL.
+    /// The ruleset's source in KRL.
     pub source: Arc<str>,
-    /// The event it is tried with, unless it is tried with a query.
+    /// The event to try; `None` for a query.
     #[schemars(with = "serde_json::Value")]
     pub event: Option<Incoming>,
-    /// The query, where there is no event.
+    /// The query to try, if there is no event.
     #[schemars(with = "serde_json::Value")]
     pub asked: Option<Asked>,
-    /// The answers from elsewhere so far.
+    /// The answers to its requests so far.
     #[schemars(with = "serde_json::Value")]
     pub answers: Answers,
 }
@@ -37,21 +37,21 @@ pub struct TryOut {
 /// The result of a trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Tried {
-    /// Why it would fail, and change nothing.
+    /// The error, if it would fail and change nothing.
     pub error: Option<Box<str>>,
-    /// The log entries of the rules and functions that ran, in order.
+    /// The log entries, in order.
     #[schemars(with = "serde_json::Value")]
     pub log: Vec<Logged>,
-    /// The rules that were selected, in order.
+    /// The selected rules, in order.
     #[schemars(with = "serde_json::Value")]
     pub rules: Vec<SelectedRule>,
     /// The directives of an event.
     #[schemars(with = "serde_json::Value")]
     pub directives: Vec<Value>,
-    /// The changes that an event would make in the pico.
+    /// The changes that the event would make in the pico.
     #[schemars(with = "serde_json::Value")]
     pub changes: Vec<Change>,
-    /// The messages that an event would send, each in a few words.
+    /// Short descriptions of the messages that the event would send.
     pub sends: Vec<String>,
     /// The result of a query.
     #[schemars(with = "serde_json::Value")]
@@ -108,7 +108,7 @@ impl Query<Pico> for TryOut {
             error,
             ..Tried::default()
         };
-        // What has failed leaves nothing but its log.
+        // A failed run leaves only its log.
         Ok(match tried.error {
             Some(_) => tried,
             None => Tried {
@@ -123,7 +123,7 @@ impl Query<Pico> for TryOut {
 }
 
 impl Pico {
-    /// Has the ruleset that is tried in the place of the one of the same id, whose variables are its own.
+    /// Puts the tried ruleset in place of the installed one with the same id. It sees that one's variables.
     fn take(&mut self, rid: &str) {
         let rulesets = &mut self.body.rulesets;
         match rulesets.iter_mut().find(|ruleset| &*ruleset.rid == rid) {
@@ -151,7 +151,7 @@ fn run_event(draft: &mut Draft<'_>, incoming: Incoming) -> Result<(), Stop> {
     run::events(draft)
 }
 
-/// Describes a message, in a few words.
+/// Describes a message in a few words.
 fn said(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Born(pico, _) => format!("makes the child {pico}"),

@@ -10,16 +10,16 @@ use throng_krl::Value;
 #[serde(transparent)]
 pub struct Variables(Vec<Variable>);
 
-/// A variable: `ent:` and a name reach it in one ruleset.
+/// An entity variable. Within its ruleset it is `ent:` and its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variable {
-    /// No other ruleset sees it.
+    /// The ruleset that owns it. No other one sees it.
     #[serde(with = "name")]
     pub rid: Arc<str>,
     /// The name that rules use, without `ent:`.
     #[serde(with = "name")]
     pub name: Arc<str>,
-    /// The value: data, no function.
+    /// The value. It is data, without functions.
     pub value: Value,
 }
 
@@ -35,17 +35,17 @@ impl Variables {
         Some(&self.0.get(self.place(rid, name).ok()?)?.value)
     }
 
-    /// All of them, sorted by ruleset and name.
+    /// Returns all variables, sorted by ruleset and name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Variable> {
         self.0.iter()
     }
 
-    /// All of a ruleset, in the order of their names.
+    /// Returns the variables of a ruleset, sorted by name.
     pub fn of<'a>(&'a self, rid: &'a str) -> impl Iterator<Item = &'a Variable> {
         self.0.iter().filter(move |variable| &*variable.rid == rid)
     }
 
-    /// Sets a variable, or what is at a path in it.
+    /// Sets a variable, or the value at a path in it.
     pub(crate) fn put(&mut self, rid: &str, name: &str, path: &[Arc<str>], value: Value) {
         let place = self.place(rid, name).unwrap_or_else(|place| {
             let variable = Variable {
@@ -59,7 +59,7 @@ impl Variables {
         put(&mut self.0[place].value, path, value);
     }
 
-    /// Removes a variable, or what is at a path in it.
+    /// Removes a variable, or the value at a path in it.
     pub(crate) fn remove(&mut self, rid: &str, name: &str, path: &[Arc<str>]) {
         let Ok(place) = self.place(rid, name) else { return };
         match path {
@@ -73,14 +73,14 @@ impl Variables {
         self.0.retain(|variable| &*variable.rid != rid);
     }
 
-    /// About the bytes they take beyond their table.
+    /// Returns the approximate bytes of the variables, without the table itself.
     pub(crate) fn heap_bytes(&self) -> usize {
         let values = self.0.iter().map(|variable| variable.value.bytes()).sum::<u64>();
         usize::try_from(values).unwrap_or(usize::MAX) + self.0.capacity() * size_of::<Variable>()
     }
 }
 
-/// Sets a value, or what is at a path in it.
+/// Sets a value, or the value at a path in it.
 pub(crate) fn put(variable: &mut Value, path: &[Arc<str>], value: Value) {
     match path {
         [] => *variable = value,

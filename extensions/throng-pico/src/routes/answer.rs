@@ -1,4 +1,4 @@
-//! Answers as clients of the pico-engine know them, and problems with status codes of their own.
+//! Answers in the form of pico-engine, and problems with their own status codes.
 
 use crate::{
     outside::Failure,
@@ -23,16 +23,16 @@ impl IntoResponse for JsonAnswer {
     }
 }
 
-/// The rights of a page that a ruleset makes: forms and links. It runs no script and is of no origin, or its author would have the rights of
-/// whoever looks at it.
+/// The rights of a page made by a ruleset: forms and links, but no scripts and no origin. Otherwise the page's author would have the rights of its
+/// viewer.
 const PAGE_POLICY: &str = "sandbox allow-forms";
 
-/// A value as text.
+/// Answers with a value as text.
 pub(super) fn text(value: &Value) -> Response {
     as_text("text/plain; charset=utf-8", value)
 }
 
-/// A value as a page.
+/// Answers with a value as an HTML page.
 pub(super) fn page(value: &Value) -> Response {
     let policy = [(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)];
     (policy, as_text("text/html; charset=utf-8", value)).into_response()
@@ -46,10 +46,10 @@ fn as_text(kind: &'static str, value: &Value) -> Response {
     (headers, value.text().into_owned()).into_response()
 }
 
-/// Why an event or a query was not handled.
+/// Answers with the reason why an event or a query was not handled.
 pub(super) fn refused(failure: Failure) -> Response {
     let said = match &failure {
-        // The id of a pico that never was, or is no more.
+        // The pico never existed, or has ended.
         Error::Unknown { .. } | Error::Ended { .. } => "Error: ECI not found".to_owned(),
         Error::Rejected(PicoRejection::Failed { error }) => throng_krl::without_location(error).to_owned(),
         other => format!("Error: {other}"),
@@ -73,7 +73,7 @@ pub(super) fn refused(failure: Failure) -> Response {
     problem(&said, &problem_of)
 }
 
-/// An event that failed: nothing of it is left but its entry in the log.
+/// Answers for an event that failed. Only its entry in the log is left.
 pub(super) fn failed(ran: &Ran, error: &str) -> Response {
     let said = throng_krl::without_location(error);
     let directive = json!({
@@ -87,7 +87,7 @@ pub(super) fn failed(ran: &Ran, error: &str) -> Response {
     )
 }
 
-/// A problem, and in its `error` what pico-engine 1.x says: its clients look for it and at nothing else.
+/// Answers with a problem. Its `error` is the text of pico-engine 1.x, the only field that the clients of that read.
 pub(super) fn problem(said: &str, problem: &Problem) -> Response {
     answer_problem(said, problem, [])
 }
@@ -103,7 +103,7 @@ fn answer_problem<const MORE: usize>(said: &str, problem: &Problem, more: [(&str
     Response::from_parts(parts, body.to_string().into())
 }
 
-/// Reads what directives say of the answer itself: cookies, and the page to go to.
+/// Returns the cookies, and the page to redirect to, that directives ask for.
 pub(super) fn orders(directives: &[Value]) -> (Vec<String>, Option<String>) {
     let option = |name: &str, option: &str| -> Vec<String> {
         let named = directives
@@ -120,7 +120,7 @@ pub(super) fn orders(directives: &[Value]) -> (Vec<String>, Option<String>) {
     )
 }
 
-/// A URL leads to a page of the web: it is relative, or of http or https. `javascript:` would run where it is followed.
+/// True if a URL is relative or has the scheme `http` or `https`. A `javascript:` URL would run in the page that follows it.
 fn is_page(url: &str) -> bool {
     let is_relative = |colon| url[..colon].contains(['/', '?', '#']);
     match url.find(':') {

@@ -1,4 +1,5 @@
-//! Rulesets as they are written: checked, tried out, installed. For who may administrate: such a ruleset comes from nowhere that the settings name.
+//! Checking, trying out and installing rulesets that are given as source. Only administrators may, because the settings name no source of such a
+//! ruleset.
 
 use super::{answer, channel, refused};
 use crate::{
@@ -16,18 +17,18 @@ use serde_json::json;
 use throng_http::{Administrator, Problem};
 use throng_krl::{Diagnostic, Value};
 
-/// Most bytes of a ruleset that is checked or tried.
+/// The most bytes of a ruleset to check or try.
 const SOURCE_BYTES_MAX: usize = 256 << 10;
 
 /// The body of a request that checks or installs a ruleset.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Source {
-    /// The whole text in KRL; at most [`SOURCE_BYTES_MAX`] bytes.
+    /// The source in KRL; at most [`SOURCE_BYTES_MAX`] bytes.
     source: String,
 }
 
-/// A ruleset, and what it is tried with: an event or a query.
+/// A ruleset, and the event or query to try.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trying {
@@ -37,26 +38,26 @@ pub(super) struct Trying {
     query: Option<TriedQuery>,
 }
 
-/// An event as `/sky/event` takes it.
+/// An event, as in `/sky/event`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TriedEvent {
     domain: String,
     name: String,
-    /// Its attributes by name; none if it is left out.
+    /// The attributes by name; none by default.
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     attrs: Value,
 }
 
-/// A query as `/sky/cloud` takes it.
+/// A query, as in `/sky/cloud`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TriedQuery {
-    /// A ruleset of the pico; the one that is tried where it is not named.
+    /// A ruleset of the pico; by default the tried one.
     rid: Option<String>,
     name: String,
-    /// Its arguments by name; none if it is left out.
+    /// The arguments by name; none by default.
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     args: Value,
@@ -65,23 +66,23 @@ pub(super) struct TriedQuery {
 /// The faults of a ruleset, and the parts of it that can be tried.
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Checked {
-    /// True if it was compiled, and can be installed.
+    /// True if it compiles and can be installed.
     sound: bool,
-    /// Its id, if it can be read.
+    /// The id, if it can be read.
     rid: Option<String>,
     errors: Vec<SourceLocation>,
     warnings: Vec<SourceLocation>,
-    /// Its queries with their parameters, its events with the attributes it asks for.
+    /// The queries with their parameters, and the events with the attributes that the rules ask for.
     #[schemars(with = "serde_json::Value")]
     testing: Value,
 }
 
-/// Something about a place of the source.
+/// A message about a place in the source.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct SourceLocation {
-    /// The first line is 1.
+    /// The line, from 1.
     line: u32,
-    /// The column in characters; the first is 1.
+    /// The column in characters, from 1.
     column: u32,
     message: String,
 }

@@ -1,4 +1,4 @@
-//! Attributes and arguments: the query string, and over it the body.
+//! Attributes and arguments from the query string and the body. The body takes precedence.
 
 use super::{answer, query_string};
 use crate::Picos;
@@ -12,7 +12,7 @@ use throng::journal::byte_order_mark;
 use throng_http::{Problem, extract::check_encoding};
 use throng_krl::Value;
 
-/// The arguments that a request gives an event or a query: a map.
+/// The arguments of a request for an event or a query: a map.
 pub(super) struct RequestArguments {
     pub(super) value: Value,
 }
@@ -52,7 +52,7 @@ fn merge(map: &mut Value, pairs: Vec<(String, Value)>) {
     }
 }
 
-/// A body of another type counts for nothing, as in the original.
+/// Merges a body into the map. A body of an unknown type is ignored, as in the original.
 fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), String> {
     let kind = headers
         .get(header::CONTENT_TYPE)

@@ -1,4 +1,4 @@
-//! `/c/{eci}/log`: what has happened to a pico, a page at a time or as it happens; and that something has.
+//! `/c/{eci}/log`: the events of a pico, a page at a time or live. Also live notices of changes.
 
 use super::{
     answer::{problem, refused},
@@ -18,7 +18,7 @@ use axum::{
 };
 use throng_http::{LiveEvents, PageRoom, extract::Query};
 
-/// Tells when the answer of a query may be another one.
+/// Streams a notice each time the result of a query may have changed.
 pub(super) async fn changes(picos: &Picos, eci: Eci, (rid, name): (&str, &str)) -> Result<Response, Response> {
     let query = Use::Query {
         rid: rid.into(),

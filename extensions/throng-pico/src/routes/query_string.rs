@@ -1,5 +1,5 @@
-//! Query strings and forms as pico-engine reads them: a key that stands twice has a list of values, and brackets in the keys of a query string
-//! nest: `a[x]=1`, `a[]=1`, `a[0]=1`.
+//! Query strings and forms as pico-engine parses them. A repeated key has a list of values. Brackets in the keys of a query string nest: `a[x]=1`,
+//! `a[]=1`, `a[0]=1`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -7,14 +7,14 @@ use std::{
 };
 use throng_krl::Value;
 
-/// Most pairs of a query string; what is beyond is not read.
+/// The most pairs of a query string. The rest is ignored.
 const PAIRS_MAX: usize = 1_000;
-/// Most brackets of a key that nest; what is beyond is one name.
+/// The most nested brackets of a key. The rest is one name.
 const BRACKETS_MAX: usize = 5;
-/// An index from here on is a name.
+/// The first index that counts as a name.
 const INDICES: usize = 1_000;
 
-/// The pairs of a form by name, in the order in which they came.
+/// Returns the pairs of a form by name, in order.
 pub(super) fn of_form(text: &[u8]) -> Vec<(String, Value)> {
     let mut pairs = Entries::default();
     for (name, value) in form_urlencoded::parse(text) {
@@ -23,7 +23,7 @@ pub(super) fn of_form(text: &[u8]) -> Vec<(String, Value)> {
     pairs.into_values().collect()
 }
 
-/// The pairs of a query string by name, those with brackets nested.
+/// Returns the pairs of a query string by name, with brackets nested.
 pub(super) fn of_query(text: &[u8]) -> Vec<(String, Value)> {
     let mut pairs = Entries::default();
     for (name, value) in form_urlencoded::parse(text).take(PAIRS_MAX) {
@@ -40,15 +40,15 @@ pub(super) fn of_query(text: &[u8]) -> Vec<(String, Value)> {
     nested.into_values().collect()
 }
 
-/// A part of a key behind its name.
+/// A bracket of a key.
 enum Bracket<'a> {
-    /// `[]`: one more item of a list.
+    /// `[]`: appends to a list.
     Next,
     Index(usize),
     Name(&'a str),
 }
 
-/// The name that a key begins with, and its brackets. What stands between them does not count.
+/// Splits a key into its name and its brackets. Text between brackets is ignored.
 fn split(key: &str) -> (&str, Vec<Bracket<'_>>) {
     let Some(open) = key.find('[') else {
         return (key, Vec::new());
@@ -76,13 +76,13 @@ fn split(key: &str) -> (&str, Vec<Bracket<'_>>) {
         rest = &rest[open + length..];
     }
     match (name, brackets.first()) {
-        // `[x]=1` is `x=1`.
+        // `[x]=1` means `x=1`.
         ("", Some(Bracket::Name(first))) => (first, brackets.drain(1..).collect()),
         _ => (name, brackets),
     }
 }
 
-/// The length of the text up to the bracket that closes its first one.
+/// Returns the length of the text up to the bracket that closes its first one.
 fn close_of(text: &str) -> Option<usize> {
     let mut open = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -99,12 +99,12 @@ fn close_of(text: &str) -> Option<usize> {
 /// The value at a name.
 enum Node {
     Text(String),
-    /// Values by index; gaps close at the end.
+    /// Values by index. Gaps are removed at the end.
     List(BTreeMap<usize, Node>),
     Map(Entries),
 }
 
-/// Nodes by name, in the order in which they came.
+/// Nodes by name, in the order of insertion.
 #[derive(Default)]
 struct Entries {
     nodes: Vec<(String, Node)>,
@@ -112,7 +112,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// Puts a node at a name, together with what is there already.
+    /// Adds a node under a name. `together` joins it with an existing one.
     fn add(&mut self, name: String, node: Node, together: fn(Node, Node) -> Node) {
         if let Some(place) = self.places.get(&name) {
             let known = &mut self.nodes[*place].1;
@@ -133,7 +133,7 @@ impl Node {
         Node::List(nodes.into_iter().enumerate().collect())
     }
 
-    /// The node in a bracket.
+    /// Returns the node nested in a bracket.
     fn below(self, bracket: Bracket<'_>) -> Node {
         match (bracket, self) {
             (Bracket::Next, list @ Node::List(_)) => list,
@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// Joins both into one list.
+    /// Joins two nodes to one list.
     fn and(self, node: Node) -> Node {
         let items = |node| match node {
             Node::List(items) => items.into_values().collect(),
@@ -156,7 +156,7 @@ impl Node {
         Node::list(items(self).into_iter().chain(items(node)))
     }
 
-    /// Both at one name: maps have the entries of both, lists the items.
+    /// Merges two nodes of one name: maps keep the entries of both, lists the items of both.
     fn merge(self, node: Node) -> Node {
         match (self, node) {
             (Node::Map(mut map), Node::Map(more)) => {
@@ -198,7 +198,7 @@ impl Node {
     }
 }
 
-/// The items of a list by their indices.
+/// Turns a list into entries named by their indices.
 fn named(items: BTreeMap<usize, Node>) -> Entries {
     let mut entries = Entries::default();
     for (index, node) in items {

@@ -1,4 +1,4 @@
-//! `/c/{eci}/export` and `/c/{eci}/import`: a pico with all below it goes elsewhere.
+//! `/c/{eci}/export` and `/c/{eci}/import`: the transfer of a pico and all picos below it.
 
 use super::{answer, answer::refused, channel};
 use crate::{
@@ -21,10 +21,10 @@ use throng_http::{Problem, extract::Query};
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ImportQuery {
-    /// The picos keep their ids and channels; none of them may be there.
+    /// True if the picos keep their ids and channels. Then none of them may exist.
     #[serde(default)]
     identical: bool,
-    /// Read from this file of the service's machine, a `file:` URL, instead of the body.
+    /// A `file:` URL on the server to read instead of the body.
     file: Option<String>,
 }
 

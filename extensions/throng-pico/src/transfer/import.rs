@@ -1,4 +1,4 @@
-//! Brings picos into being as they were elsewhere.
+//! The import of exported picos.
 
 use super::{
     read::{self, ExportContents, ImportStep, Plan, Source},
@@ -15,11 +15,11 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use throng::model::Error;
 use tokio::{sync::mpsc, task::JoinSet};
 
-/// Picos that are made at a time.
+/// The most picos that are created at a time.
 const AT_ONCE: usize = 64;
-/// Steps that were read ahead.
+/// The most steps that are read ahead.
 const STEPS_AHEAD: usize = 64;
-/// The longest wait for the new parent's answer to the top pico.
+/// The longest wait for the new parent to adopt the top pico.
 const ADOPTION: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -29,22 +29,22 @@ pub(crate) struct Imported {
     pub(crate) pico: PicoId,
     /// The channel by which a client reaches the top pico.
     pub(crate) eci: Option<Eci>,
-    /// All picos of the tree, the top one too.
+    /// The number of picos of the tree, including the top one.
     pub(crate) picos: usize,
-    /// Rulesets that this engine has in another version: they run in that one.
+    /// Rulesets whose version here differs from the exported one. The picos use the version here.
     pub(crate) other_versions: Vec<Arc<str>>,
 }
 
-/// Why nothing, or not all, was imported.
+/// The reason why an import failed, in full or in part.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// The export cannot be taken: nothing was done.
+    /// The export is invalid. Nothing was done.
     Unusable(String),
-    /// The import ended in the middle, for this reason; picos made until then stay.
+    /// The import failed midway, for this reason. The picos created so far stay.
     Broken(String),
     /// Another import is under way.
     Busy,
-    /// The channel does not allow it, or the engine's.
+    /// The channel refuses it, or the engine fails.
     Refused(Failure),
 }
 
@@ -55,7 +55,7 @@ impl From<Failure> for Failed {
 }
 
 impl Picos {
-    /// Makes what was exported a child of the pico that a channel reaches: with the ids and channels that it had, or with new ones.
+    /// Makes the exported picos children of the pico that a channel reaches. They keep their ids and channels, or get new ones.
     pub(crate) async fn import(&self, to: Eci, source: Source, is_identical: bool) -> Result<Imported, Failed> {
         let Ok(_only) = self.importing().try_lock() else {
             return Err(Failed::Busy);
@@ -92,7 +92,7 @@ impl Picos {
         })
     }
 
-    /// Picos that keep their ids must not be there; but what an import that broke off has left is none's.
+    /// Refuses picos that exist already, since they would keep their ids. The remains of an interrupted import, which have no parent, do not count.
     async fn refuse_existing(&self, picos: &[PicoId]) -> Result<(), Failed> {
         for pico in picos {
             let mut above = Some(*pico);
@@ -115,8 +115,9 @@ impl Picos {
         Ok(())
     }
 
-    /// The URLs by which imported picos have their rulesets, and those that are another version here. What cannot be had from its URL is known by
-    /// its content from now on: what is found at a URL, only the URL says.
+    /// Returns the new URLs of rulesets, and the rulesets whose version here differs. A ruleset that cannot be loaded from its URL gets a URL made of
+    /// its
+    /// hash. So the import never decides what another URL contains.
     async fn rulesets(&self, versions: Vec<Version>) -> Result<(HashMap<Arc<str>, Arc<str>>, Vec<Arc<str>>), String> {
         let (mut urls, mut others) = (HashMap::new(), Vec::new());
         for version in versions {
@@ -182,7 +183,7 @@ impl Picos {
         made.map_err(Failed::Broken)
     }
 
-    /// The new parent takes the top pico.
+    /// Moves the top pico to its new parent.
     async fn hand_over(&self, top: PicoId, to: Eci) -> Result<Option<Eci>, Failed> {
         self.engine().entity::<Pico>(top).ask(PicoCommand::Move { to }).await?;
         let begun = now_ms();
@@ -200,7 +201,7 @@ impl Picos {
     }
 }
 
-/// Waits until at most so many are being made.
+/// Waits until at most `left` picos are still being created.
 async fn finish(making: &mut JoinSet<Result<(), String>>, left: usize) -> Result<(), String> {
     while making.len() > left {
         match making.join_next().await {

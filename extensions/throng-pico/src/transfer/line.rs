@@ -1,4 +1,4 @@
-//! A line, and its sum.
+//! The lines of an export, and their sums.
 
 use crate::{
     id::PicoId,
@@ -7,58 +7,58 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The form that is written, and the only one that is read.
+/// The version of the format. No other one is read.
 pub(super) const FORM: u32 = 1;
 
-/// A line, without its sum.
+/// A line without its sum.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum TransferLine {
-    /// Says which form the file has, and what is exported.
+    /// The first line: the format and the subject of the export.
     Begin {
-        /// The number of the file's form; another is refused.
+        /// The version of the format. Another one is refused.
         throng_picos: u32,
-        /// The pico that all others are below.
+        /// The pico above all others of the export.
         top: PicoId,
     },
-    /// A ruleset, before the first that has it.
+    /// A ruleset. It stands before the first pico that has it.
     Ruleset { ruleset: Version },
-    /// The next pico, without what the lines after it say.
+    /// The next pico, without the contents of the lines that follow.
     Pico { pico: Box<Body> },
-    /// A step that makes the pico what it is.
+    /// A change that rebuilds a part of the pico.
     Change { change: Change },
-    /// An event of the pico's that waits for answers.
+    /// An event of the pico that waits for answers.
     Waiting { waiting: Waiting },
-    /// The end. Without it the file was cut.
+    /// The last line. Without it the file is truncated.
     End { end: End },
 }
 
-/// The counts of the file, to be compared.
+/// The counts of the file, for comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
-    /// Picos, the top one among them.
+    /// The number of picos, including the top one.
     pub(super) picos: u64,
     /// The number of lines before this one.
     pub(super) lines: u64,
 }
 
-/// The bytes before a sum and behind it.
+/// The bytes before and after a sum.
 const SUM: (&str, &str) = (",\"sum\":\"", "\"}");
 const SUM_DIGITS: usize = 8;
 
-/// The sum of the lines so far.
+/// The running sum of the lines.
 #[derive(Debug, Default)]
 pub(super) struct Sum(u32);
 
 impl Sum {
-    /// Gives the line of JSON that begins here its sum, and its end.
+    /// Appends the sum and the line end to the JSON line that starts at `begin`.
     pub(super) fn seal(&mut self, lines: &mut Vec<u8>, begin: usize) {
         lines.pop();
         self.0 = crc32c::crc32c_append(self.0, lines.get(begin..).unwrap_or_default());
         lines.extend_from_slice(format!("{}{:0SUM_DIGITS$x}{}\n", SUM.0, self.0, SUM.1).as_bytes());
     }
 
-    /// Checks that a line is the next one of its export, and returns it without its sum.
+    /// Checks that a line is the next one of its export. Returns it without its sum.
     pub(super) fn check(&mut self, line: &str) -> Result<String, &'static str> {
         let found = line.strip_suffix(SUM.1).and_then(|line| {
             let (rest, digits) = line.split_at_checked(line.len().checked_sub(SUM_DIGITS)?)?;

@@ -1,4 +1,4 @@
-//! Picos that go elsewhere: a pico with all below it as lines of JSON, and back.
+//! The transfer of picos: a pico and all picos below it as lines of JSON, and back.
 //!
 //! ```text
 //! {"throng_picos":1,"top":"00000000000000aa","sum":"…"}
@@ -8,10 +8,12 @@
 //! {"change":{"put":{"rid":"section","name":"roster","value":{}}},"sum":"…"}
 //! {"end":{"picos":1,"lines":5},"sum":"…"}
 //! ```
-//! A pico's line stands before those of what it is, and its descendants after them, so that neither side ever holds more than one pico and one page
-//! of children a level. What a pico is, is said in the changes that make it so; a map that is long is made entry by entry. Which children a pico
-//! has, its children say. The sum is the CRC32C, in eight hexadecimal digits, of all bytes before the comma in front of it, from the first byte on, without earlier sums and ends of
-//! lines.
+//!
+//! The line of a pico stands before the lines of its contents, and its descendants follow. So each side holds at most one pico, and one page of
+//! children per level. The contents are the changes that rebuild the pico. A long map is rebuilt entry by entry. The children are not listed: each
+//! names its parent.
+//!
+//! The sum is a CRC32C in eight hexadecimal digits. It covers all bytes of the file before its own comma, without earlier sums and line ends.
 
 mod import;
 mod line;
@@ -22,5 +24,5 @@ mod write;
 pub(crate) use import::Failed;
 pub(crate) use read::Source;
 
-/// Most bytes of a line.
+/// The most bytes of a line.
 const LINE_BYTES_MAX: usize = 8 << 20;

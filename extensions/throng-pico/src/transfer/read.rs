@@ -1,4 +1,4 @@
-//! Reads an export: first all of it, to see that it is whole; then again, for what is to be done.
+//! Reads an export twice: first to check that it is complete, then to import it.
 
 use super::{
     LINE_BYTES_MAX,
@@ -21,9 +21,9 @@ use std::{
 };
 use throng::journal::byte_order_mark;
 
-/// Most picos of one import: what has to be known of each takes 64 bytes of memory.
+/// The most picos of an import. Each takes 64 bytes of memory.
 pub(super) const PICOS_MAX: usize = 4_000_000;
-/// Lines of one portion, and about its bytes.
+/// The most lines of a portion, and below, its approximate bytes.
 const PORTION_LINES: usize = 500;
 const PORTION_BYTES: usize = 256 << 10;
 
@@ -31,7 +31,7 @@ const PORTION_BYTES: usize = 256 << 10;
 pub(crate) enum Source {
     /// The body of the request, in memory.
     Body(Bytes),
-    /// A file on the server, which is read twice and never held whole.
+    /// A file on the server. It is read twice and never held in memory.
     File(PathBuf),
 }
 
@@ -47,7 +47,7 @@ impl Source {
     }
 }
 
-/// The lines of an export, each held against its sum.
+/// The lines of an export. Each is checked against its sum.
 struct Lines {
     input: Box<dyn BufRead>,
     sum: Sum,
@@ -69,7 +69,7 @@ impl Lines {
         format!("line {}: {why}", self.number)
     }
 
-    /// The next line as JSON; an error says which line is wrong, and how.
+    /// Returns the next line as JSON. An error names the line and its fault.
     fn next(&mut self) -> Result<serde_json::Value, String> {
         let mut text = String::new();
         self.number += 1;
@@ -101,7 +101,7 @@ impl Lines {
         serde_json::from_value(json).map_err(|_| self.refused("it is none of the lines that an export has"))
     }
 
-    /// Checks that nothing stands behind the last line.
+    /// Checks that nothing follows the last line.
     fn ends(&mut self) -> Result<(), String> {
         match self.input.fill_buf() {
             Ok([]) => Ok(()),
@@ -111,7 +111,7 @@ impl Lines {
     }
 }
 
-/// The contents of a whole export.
+/// The contents of a complete export.
 #[derive(Debug)]
 pub(super) struct ExportContents {
     pub(super) picos: HashMap<PicoId, Kin>,
@@ -120,7 +120,7 @@ pub(super) struct ExportContents {
     pub(super) rulesets: Vec<Version>,
 }
 
-/// Reads all of an export, and refuses it where anything is wrong.
+/// Reads a whole export. Refuses it if anything is wrong.
 pub(super) fn check(source: &Source) -> Result<ExportContents, String> {
     let mut lines = Lines::of(source)?;
     let top = match lines.next_line()? {
@@ -165,7 +165,7 @@ pub(super) fn check(source: &Source) -> Result<ExportContents, String> {
     }
 }
 
-/// True for a change that may stand in an export; all others happen to a pico where it is.
+/// True for a change that may stand in an export. All others make sense only within the exporting engine.
 fn is_portable(change: &Change) -> bool {
     matches!(
         change,
@@ -173,7 +173,7 @@ fn is_portable(change: &Change) -> bool {
     )
 }
 
-/// The next pico stands below one that is open still, behind its elder siblings.
+/// Checks that the next pico is a child of one that is still open, with a higher number than its siblings.
 fn place(above: &mut Vec<Body>, seen: &mut ExportContents, pico: Body) -> Result<(), String> {
     let parent = pico.parent.map(|parent| parent.pico);
     if seen.picos.is_empty() {
@@ -209,13 +209,12 @@ fn place(above: &mut Vec<Body>, seen: &mut ExportContents, pico: Body) -> Result
     Ok(())
 }
 
-/// A step of the importing engine that a line of the export asks for.
 pub(super) enum ImportStep {
-    /// A pico comes into being.
+    /// Creates a pico.
     Pico(Box<Imported>),
-    /// A further portion of a pico that was begun.
+    /// Adds a portion to a pico.
     More(PicoId, Portion),
-    /// A page of a pico's children.
+    /// Fills a page of a pico's children.
     Page(PageId, Vec<Child>),
 }
 
@@ -230,15 +229,15 @@ struct Level {
     here: Vec<Child>,
 }
 
-/// A second reading: what has to be done.
+/// The second reading, which yields the steps of the import.
 pub(super) struct Plan<'a> {
     lines: Lines,
     names: &'a Names,
-    /// The URLs that rulesets have here.
+    /// The new URLs of rulesets, by their old ones.
     urls: &'a HashMap<Arc<str>, Arc<str>>,
     replaces: bool,
     levels: Vec<Level>,
-    /// The pico being read, as long as nothing of it was done.
+    /// The pico being read, until its first step is done.
     body: Option<Body>,
     portion: Portion,
     size: (usize, usize),
@@ -258,7 +257,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Reads to the end, and gives each step to `take`, until that wants no more.
+    /// Reads to the end, and passes each step to `take`. Stops if `take` fails.
     pub(super) fn run(mut self, mut take: impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         loop {
             let mut json = self.lines.next()?;
@@ -275,7 +274,7 @@ impl<'a> Plan<'a> {
                 TransferLine::Waiting { mut waiting } => {
                     let old = self.levels.last().map(|level| level.old).unwrap_or_default();
                     waiting.incoming.via = self.names.via(old, waiting.incoming.via);
-                    // What was answered there is asked again here.
+                    // The answers came from the other engine, so the requests are made again here.
                     waiting.incoming.answers = None;
                     self.portion.waiting.push(waiting);
                 }
@@ -296,7 +295,7 @@ impl<'a> Plan<'a> {
 
     fn change(&mut self, change: Change) {
         let old = self.levels.last().map(|level| level.old).unwrap_or_default();
-        // The first channel with the console's tags is the one that the console is told.
+        // The console gets the first channel with its tags, so this engine's comes first.
         self.portion.changes.extend(self.names.console(old, &change));
         let Some(mut change) = self.names.change(old, change) else {
             return;
@@ -332,7 +331,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Does what was read of the pico.
+    /// Passes on the part of the pico read so far.
     fn flush(&mut self, take: &mut impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         self.size = (0, 0);
         let portion = std::mem::take(&mut self.portion);
@@ -365,7 +364,7 @@ impl Level {
         Ok(())
     }
 
-    /// Makes the pages before this one that are not made yet.
+    /// Makes the missing pages before this one.
     fn pages_before(
         &mut self,
         page: u32,
@@ -382,7 +381,7 @@ impl Level {
         Ok(())
     }
 
-    /// All children were read.
+    /// Ends a level: all children were read.
     fn close(mut self, take: &mut impl FnMut(ImportStep) -> Result<(), String>) -> Result<(), String> {
         if self.made == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Ids and channels of imported picos: as they were, or new ones throughout.
+//! Ids and channels of imported picos: either all unchanged or all new.
 
 use crate::{
     channel::Channel,
@@ -9,7 +9,7 @@ use crate::{
 use serde_json::Value as Json;
 use std::collections::HashMap;
 
-/// The relatives from which the names of a pico follow, as they were exported.
+/// The exported relatives that determine the names of a pico.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kin {
     pub(super) key: Secret,
@@ -17,12 +17,12 @@ pub(super) struct Kin {
     pub(super) number: u32,
 }
 
-/// The picos of an import, and what they are called from now on.
+/// The picos of an import, and their new names.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) picos: HashMap<PicoId, Kin>,
     pub(super) top: PicoId,
-    /// The realm of the picos in the export; here they get this engine's.
+    /// The realm of the exporting engine. The picos get this engine's realm.
     pub(super) old_realm: Secret,
     pub(super) realm: Secret,
     /// The seed of new names; `None` keeps the old ones.
@@ -49,12 +49,12 @@ impl Names {
         (Family::of(pico, kin.key), new)
     }
 
-    /// The exporting engine reaches the pico's console by this channel.
+    /// True if this is the exporting engine's channel for the pico's console.
     fn is_console(&self, pico: PicoId, secret: Secret) -> bool {
         family::ui(self.old_realm, pico).secret == secret
     }
 
-    /// Adds this engine's channel for the console beside the exporting engine's, which an identical pico keeps.
+    /// Returns this engine's console channel. An identical pico keeps the exporting engine's beside it.
     pub(super) fn console(&self, pico: PicoId, change: &Change) -> Option<Change> {
         match change {
             Change::Channel(channel) if self.seed.is_none() && self.is_console(pico, channel.secret) => {
@@ -67,7 +67,7 @@ impl Names {
         }
     }
 
-    /// A channel of an imported pico by its new name; any other as it is.
+    /// Returns the new name of an imported pico's channel. Other channels stay unchanged.
     pub(super) fn eci(&self, old: Eci) -> Eci {
         let Some(kin) = self.picos.get(&old.pico).copied() else {
             return old;
@@ -92,7 +92,7 @@ impl Names {
         Eci { pico, secret }
     }
 
-    /// All channels of imported picos that stand in JSON as a text by themselves.
+    /// Renames each text in JSON that is exactly a channel of an imported pico.
     pub(super) fn texts(&self, json: &mut Json) {
         let renamed = |text: &str| {
             let eci = text.parse::<Eci>().ok()?;
@@ -119,7 +119,7 @@ impl Names {
         }
     }
 
-    /// Returns an imported pico's body. The top one has no parent until one has taken it.
+    /// Returns the body of an imported pico. The top one has no parent before it is adopted.
     pub(super) fn body(&self, old: &Body) -> Body {
         let is_top = old.id == self.top;
         Body {
@@ -132,7 +132,7 @@ impl Names {
         }
     }
 
-    /// Returns a change of an imported pico, its texts being renamed already; `None` where that is made anew.
+    /// Returns a change of an imported pico, whose texts are renamed already. `None` if the import makes that part anew.
     pub(super) fn change(&self, pico: PicoId, change: Change) -> Option<Change> {
         let secret = |secret: Secret| self.eci(Eci { pico, secret }).secret;
         Some(match change {

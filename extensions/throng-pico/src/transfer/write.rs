@@ -1,4 +1,4 @@
-//! Writes a pico and all below it.
+//! The export of a pico and all picos below it.
 
 use super::line::{End, FORM, Sum, TransferLine};
 use crate::{
@@ -11,26 +11,25 @@ use std::{collections::BTreeSet, sync::Arc, vec};
 use throng::model::Error;
 use throng_krl::Value;
 
-/// A map that takes more than this is written entry by entry.
+/// The size in bytes from which a map is written entry by entry.
 const VALUE_BYTES: u64 = 256 << 10;
-/// The bytes that are written at a time; one pico comes on top at most.
+/// The bytes of a piece of output. It may exceed this by one pico.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// An export under way.
 pub(crate) struct Export {
     picos: Picos,
     sum: Sum,
     written: End,
-    /// Rulesets that were written, by their URLs.
+    /// The URLs of the rulesets written so far.
     urls: BTreeSet<Arc<str>>,
-    /// The pico that comes first.
+    /// The top pico, until it is written.
     top: Option<PicoId>,
-    /// The picos whose children are being written, one below the other.
+    /// The picos whose children are being written, outermost first.
     levels: Vec<Level>,
     is_over: bool,
 }
 
-/// The children of a pico, a page at a time.
+/// The children of a pico, one page at a time.
 struct Level {
     parent: PicoId,
     pages: std::ops::Range<u32>,
@@ -39,7 +38,7 @@ struct Level {
 }
 
 impl Picos {
-    /// A pico and all below it, as lines; each pico as it is when its turn comes. What breaks off has no last line.
+    /// Exports a pico and all picos below it, as lines. Each pico is written in its state at that moment. A broken export has no last line.
     pub(crate) fn export(&self, top: PicoId) -> impl Stream<Item = Result<Vec<u8>, Failure>> + use<> {
         let export = Export {
             picos: self.clone(),
@@ -104,7 +103,7 @@ impl Export {
 
     async fn pico(&mut self, piece: &mut Vec<u8>, id: PicoId) -> Result<(), Failure> {
         let Pico { body, variables } = match self.picos.engine().entity::<Pico>(id).read(Everything {}).await {
-            // It was deleted while others were written.
+            // It was deleted during the export.
             Err(Error::Ended { .. } | Error::Rejected(PicoRejection::Deleted {})) if self.written.picos > 0 => {
                 return Ok(());
             }
@@ -147,7 +146,7 @@ impl Export {
         Ok(())
     }
 
-    /// A ruleset, if it was not written yet.
+    /// Writes a ruleset, unless it was written already.
     async fn ruleset(&mut self, piece: &mut Vec<u8>, url: &Arc<str>) -> Result<(), Failure> {
         if !self.urls.insert(url.clone()) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Requests that nobody should send: each gets an answer that names the fault, nothing is lost, and no other pico notices.
+//! Tests of bad requests: each gets an answer that names the fault, nothing is lost, and no other pico notices.
 
 use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ ruleset tries {
 }
 "##;
 
-/// A pico with the tries, and another one that must not notice.
+/// A pico that gets the bad requests, and another one that must not notice.
 struct Tries {
     service: Service,
     home: TempDir,
@@ -110,7 +110,7 @@ impl Tries {
         self.service.post(&path, attributes)
     }
 
-    /// Both picos do what they did before.
+    /// Checks that both picos still work.
     fn is_well(&self) {
         for eci in [&self.root, &self.other] {
             let before = self.service.query(eci, "tries", "count", "").as_u64().unwrap();
@@ -193,7 +193,7 @@ fn a_rule_that_goes_wrong_ends_with_an_error_and_leaves_nothing() {
         refused(&response, says);
         tries.is_well();
     }
-    // What one event records has an end, too.
+    // The size of one event's record is limited, too.
     let much = tries.send("keep_much", &json!({}));
     assert_eq!(much.status, 413, "{}", much.body);
     tries.is_well();
@@ -249,7 +249,7 @@ fn a_pico_has_a_thousand_rulesets_and_not_one_more() {
         assert_eq!(installed.status, 200, "{}", installed.body);
     }
     refused(&tries.install_new("r1000", "ruleset r1000 { }"), "1000 rulesets");
-    // One that is installed is configured anew.
+    // A ruleset that is installed already is configured anew.
     assert_eq!(tries.install(&tries.root, "r7").status, 200);
     tries.is_well();
 }

@@ -1,4 +1,4 @@
-//! A pico that asks a slow server again and again does not hold up the requests of others.
+//! Tests of fairness: a pico that keeps asking a slow server does not delay the requests of others.
 
 use crate::service::{Service, tagged, text, until};
 use serde_json::{Value, json};
@@ -30,10 +30,10 @@ const ASKS: &str = r#"ruleset asks {
 }
 "#;
 
-/// Half of the requests that are under way at a time.
+/// Half of the places for requests.
 const HALF: usize = 16;
 
-/// The own channel of a new child that has the ruleset.
+/// Makes a child with the ruleset, and returns its own channel.
 fn child(service: &Service, name: &str) -> String {
     service.event(&service.ui(), "engine_ui", "new", &json!({ "name": name }));
     let children = service.query(&service.ui(), UI, "box", "")["children"].clone();
@@ -47,7 +47,7 @@ fn install(service: &Service, ui: &str) {
     assert_eq!(installed.status, 200, "{}", installed.body);
 }
 
-/// A server that answers each request; its address.
+/// Starts a server that answers each request at once, and returns its address.
 fn quick() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -71,7 +71,7 @@ fn pico_that_floods_a_silent_server_leaves_places_for_others() {
     });
     install(&service, &service.ui());
     let (flood, other) = (child(&service, "Flood"), child(&service, "Other"));
-    // More than are answered at a time, whoever asks.
+    // The flood asks more often than there are places for requests.
     let have_asked = |eci: &str, address: &str, times: usize| {
         let asked = json!({ "eci": eci, "url": format!("http://{address}/"), "times": times });
         service.event(&service.root(), "asks", "have_asked", &asked);
@@ -85,6 +85,6 @@ fn pico_that_floods_a_silent_server_leaves_places_for_others() {
     have_asked(&other, &quick, 1);
     until(|| service.query(&other, "asks", "got", "") == json!(200));
     assert_eq!(service.query(&flood, "asks", "got", ""), Value::Null);
-    // What still waits fails at once, and the service can end.
+    // The waiting requests fail at once, so that the service can end.
     drop((taken, silent));
 }

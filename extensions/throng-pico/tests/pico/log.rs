@@ -1,4 +1,4 @@
-//! The live log of a pico.
+//! Tests of the live log of a pico.
 
 use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};
@@ -171,7 +171,7 @@ fn root_channel_is_told_to_known_callers_by_administration() {
     let picos = Picos::new(engine.clone(), Settings::default());
     let end = picos.work().unwrap();
     let gateway = Gateway::builder(engine).routes(throng_pico::routes(picos));
-    // Nobody is told more than somebody.
+    // Anonymous callers get no more rights than named ones.
     let gateway = throng_pico::gateway(gateway)
         .tokens(&file)
         .anonymous()

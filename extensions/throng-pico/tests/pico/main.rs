@@ -1,4 +1,4 @@
-//! Picos from outside: over HTTP, on a real engine.
+//! Tests of picos over HTTP, on a real engine.
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Picos that get another parent.
+//! Tests of picos that get another parent.
 
 use crate::service::{Service, tagged, text, until};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use throng_pico::Settings;
 const UI: &str = "io.picolabs.pico-engine-ui";
 const WRANGLER: &str = "io.picolabs.wrangler";
 
-/// A pico by its channel for the console and its own.
+/// A pico, by its console channel and its own channel.
 #[derive(Clone)]
 struct Pico {
     ui: String,
@@ -36,7 +36,7 @@ impl Tree {
         Pico { ui, own }
     }
 
-    /// The channels for the console of the children.
+    /// Returns the console channels of the children.
     fn children(&self, of: &Pico) -> Vec<Value> {
         self.0.query(&of.ui, UI, "box", "")["children"]
             .as_array()
@@ -48,7 +48,7 @@ impl Tree {
         self.0.query(&of.ui, UI, "box", "")["parent"].clone()
     }
 
-    /// The parent's channel to a child.
+    /// Returns the parent's channel to a child.
     fn family(&self, of: &Pico, name: &str) -> String {
         let children = self.0.query(&of.own, WRANGLER, "children", "");
         let found = children.as_array().unwrap().iter().find(|child| child["name"] == name);
@@ -61,7 +61,7 @@ impl Tree {
         self.0.event(&from.own, "wrangler", "child_move_request", &request);
     }
 
-    /// The last event of this name that a pico has handled.
+    /// Returns the last event of this name that a pico handled.
     fn told(&self, pico: &Pico, name: &str) -> Option<Value> {
         let log = self.0.get(&format!("/c/{}/log?name={name}", pico.own)).json();
         log["events"]
@@ -95,7 +95,7 @@ fn a_pico_moves_with_all_below_it_and_keeps_its_own_channels() {
     until(|| tree.told(&ann, "child_adopted").is_some() && tree.told(&bob, "parent_changed").is_some());
     let tree = Tree(tree.0.again());
     check(&tree);
-    // It is Ann's in all: it can ask her to delete it, and goes with her.
+    // Bob is fully Ann's child: she can send him away, and he ends with her.
     tree.send_off(&ann, "Bob", &root.own);
     until(|| tree.children(&root).len() == 2 && tree.children(&ann).is_empty());
     tree.send_off(&root, "Bob", &ann.own);
@@ -196,7 +196,7 @@ const KEEPER: &str = r#"ruleset keeper {
 }
 "#;
 
-/// Bob keeps a value, is asked over a channel that lets little through, counts seconds, and has a child that keeps a value, too.
+/// Bob in full use. He keeps a value, has a restrictive channel, counts seconds, and has a child that keeps a value, too.
 struct Furnished {
     bob: Pico,
     carl: Pico,
@@ -230,7 +230,7 @@ impl Furnished {
         }
     }
 
-    /// Everything is there, and goes on.
+    /// Checks that everything is still there and works.
     fn check(&self, tree: &Tree, value: &str) {
         let kept = |eci: &str| tree.0.query(eci, "keeper", "kept", "");
         tree.0.event(&self.door, "keeper", "keep", &json!({ "value": value }));
@@ -247,7 +247,7 @@ impl Furnished {
         until(|| ticks() > before);
     }
 
-    /// Bob is a parent still: he makes children and deletes them.
+    /// Checks that Bob can still make and delete children.
     fn check_children(&self, tree: &Tree) {
         let dora = tree.child(&self.bob, "Dora");
         assert_eq!(tree.parent(&dora), json!(self.bob.ui));

@@ -1,4 +1,4 @@
-//! A pico whose rule sends itself two events for each one: the engine stops it, and no other pico is held up.
+//! A test of a pico whose rule sends itself two events for each one. The engine stops it, and no other pico is delayed.
 
 use crate::service::{Service, text, until};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use throng_pico::Settings;
 const UI: &str = "io.picolabs.pico-engine-ui";
 const WRANGLER: &str = "io.picolabs.wrangler";
 
-/// A service whose engine holds few messages in memory, and where the ruleset is.
+/// Starts a service whose engine holds few messages in memory. Returns it with the URL of the ruleset.
 fn service() -> (Service, String) {
     let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rulesets");
     let url = format!("file://{}/twice.krl", files.display());
@@ -24,7 +24,7 @@ fn service() -> (Service, String) {
     (Service::with(settings, options), url)
 }
 
-/// The pico of this channel takes an event.
+/// True if the pico of this channel handles an event.
 fn is_served(service: &Service, root: &str) -> bool {
     service.get(&format!("/c/{root}/event-wait/other/event")).status == 200
 }
@@ -35,7 +35,7 @@ fn post(service: &Service, path: &str) -> Value {
     response.json()
 }
 
-/// The first trouble of a type.
+/// Returns the first trouble of this type.
 fn trouble(service: &Service, r#type: &str) -> Option<Value> {
     let trouble = service.get("/admin/trouble").json();
     let items = trouble["items"].as_array().unwrap().iter();
@@ -71,7 +71,7 @@ fn multiplying_pico_is_quarantined_and_deleted_beside_others() {
         text(&quarantined["reason"]).starts_with("it multiplies: "),
         "{quarantined}"
     );
-    // Its parent gives it up, and what it would do about that waits, too.
+    // Its parent deletes it. The quarantined child does not handle the deletion yet, either.
     service.event(&root, "wrangler", "child_deletion_request", &json!({ "eci": eci }));
     assert_eq!(service.query(&ui, UI, "box", "")["children"], json!([]));
     let erased = post(&service, &format!("/admin/erase?{of}"));

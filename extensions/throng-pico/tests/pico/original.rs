@@ -1,4 +1,4 @@
-//! Answers of pico-engine 1.4 over HTTP: each table was asked of it.
+//! Answers compared with pico-engine 1.4 over HTTP, from which each table was recorded.
 
 use crate::service::{Service, text, until};
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ fn errors_carry_the_text_of_pico_engine() {
         );
         assert_eq!(body["status"], json!(status), "it is a problem, too: {body}");
     }
-    // A person reads where it was.
+    // For a person, the error has its location.
     let failed = told.service.get(&told.path("told/fail")).json();
     assert!(text(&failed["detail"]).contains(" [at line "), "{failed}");
     assert_eq!(failed["directives"][0]["options"]["error"], failed["error"]);

@@ -1,4 +1,4 @@
-//! The sections of a university as picos: requests go through the collection, rosters are asked of the sections.
+//! Tests of a university's sections as picos: requests go through the collection, which asks the sections for rosters.
 
 use crate::service::{Service, text};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use throng_pico::Settings;
 
 const COLLECTION: &str = "app_section_collection";
 
-/// A service whose root pico is the collection.
+/// Starts a service whose root pico is the collection.
 fn start() -> (Service, String) {
     let rulesets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/picos/rulesets");
     let rulesets = rulesets.canonicalize().unwrap();
@@ -24,7 +24,7 @@ fn start() -> (Service, String) {
     (service, root)
 }
 
-/// A section's channel, once it is there.
+/// Returns a section's channel, once the section exists.
 fn section(service: &Service, root: &str, id: &str) -> String {
     let directives = service.event(
         root,

@@ -1,4 +1,4 @@
-//! Picos with rulesets in KRL, over HTTP.
+//! Tests of picos with rulesets in KRL, over HTTP.
 
 use crate::service::{self, Service, text, until};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ struct Counters {
 }
 
 impl Counters {
-    /// A root pico with the counter.
+    /// Starts a root pico with the counter.
     fn start() -> Self {
         Self::with(Settings {
             files: Some(rulesets()),
@@ -70,7 +70,7 @@ impl Counters {
         self.service.query(eci, "counter", "count", "")
     }
 
-    /// The own channel of a new child with the counter.
+    /// Makes a child with the counter, and returns its own channel.
     fn child(&self) -> String {
         self.service
             .event(&self.root, "wrangler", "new_child_request", &json!({ "name": "child" }));
@@ -122,7 +122,7 @@ fn a_rulesets_state_survives_a_restart_without_its_file() {
     let before = counters.service.query(&counters.root, "counter", "seen", "");
     let counters = counters.again();
     assert_eq!(counters.service.query(&counters.root, "counter", "seen", ""), before);
-    // Its rules go on where they were.
+    // The progress of its rules is kept.
     assert_eq!(counters.names("second", &json!({})), ["pair"]);
 }
 
@@ -176,7 +176,7 @@ fn a_rule_asks_another_pico_and_runs_again_with_its_answer() {
         json!([{ "type": "directive", "name": "found", "options": { "count": 9 }, "meta": directives[0]["meta"] }])
     );
     assert_eq!(counters.count(&counters.root), json!(9));
-    // A query asks, too.
+    // A query makes requests, too.
     assert_eq!(
         counters
             .service
@@ -378,7 +378,7 @@ fn a_used_module_stays_installed_and_cycles_are_refused() {
     assert_eq!(service.get(&format!("/c/{root}/query/module.a/f")).status, 404);
 }
 
-/// Answers one request with this body; its address.
+/// Starts a server that answers one request with this body. Returns its address.
 fn web(body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -419,7 +419,7 @@ fn a_ruleset_asks_only_hosts_that_are_named() {
     }
 }
 
-/// A counter that counts in tens, as somebody is writing it.
+/// A counter in tens, as a draft that somebody edits.
 const TENS: &str = r#"ruleset counter {
   meta { shares count }
   global { count = function() { ent:count } }

@@ -1,4 +1,4 @@
-//! Picos that are exported with all below them, and imported elsewhere.
+//! Tests of picos that are exported with all picos below them, and imported elsewhere.
 
 use crate::service::{Service, tagged, text, until};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn start() -> Service {
     })
 }
 
-/// Another child of the root; its own channel.
+/// Makes another child of the root, and returns its own channel.
 fn child(service: &Service, name: &str) -> String {
     let root = service.root();
     service.event(&root, "wrangler", "new_child_request", &json!({ "name": name }));
@@ -30,7 +30,7 @@ fn child(service: &Service, name: &str) -> String {
     tagged(&service.query(&ui, UI, "pico", ""), &["system", "self"])
 }
 
-/// A collection with two sections; its own channel.
+/// Makes a collection with two sections, and returns its own channel.
 fn collection(service: &Service) -> String {
     let eci = child(service, "Sections");
     let url = format!("file://{}/{COLLECTION}.krl", rulesets().display());
@@ -88,7 +88,7 @@ fn a_copy_is_one_of_its_own_and_knows_its_own_children() {
     assert_eq!(roster(&service, &original, "S 2"), json!(["ann"]));
     let children = service.query(&shelf, WRANGLER, "children", "");
     assert_eq!(children[0]["name"], json!("Sections"));
-    // The copy's children are its own: it deletes one, and the original's stays.
+    // The copy has its own children: it deletes one, and the original's stays.
     service.event(&copy, "section", "offline", &json!({ "section_id": "S 1" }));
     let service = service.again();
     assert_eq!(service.query(&copy, COLLECTION, "sections", ""), json!(["S 2"]));
@@ -136,7 +136,7 @@ fn console_channel_stays_valid_after_identical_import() {
         imported(&there, &there.root(), "identical=true", &export(&here, &eci)),
         eci
     );
-    // Its new engine has its own channel for the console, the known one is still good, and is what it was in variables.
+    // Its new engine adds a console channel. The known one still works, and so do the ECIs in variables.
     let own = only_child(&there);
     assert_ne!(own, ui);
     for known in [&own, &ui] {
@@ -144,7 +144,7 @@ fn console_channel_stays_valid_after_identical_import() {
         assert_eq!((&shown["name"], &shown["eci"]), (&json!("Bob"), &json!(own)), "{known}");
     }
     assert_eq!(there.query(&own, UI, "testingECI", ""), json!(ui));
-    // Back on the first engine both are.
+    // Back on the first engine, both work.
     let back = export(&there, &eci);
     let family = here.query(&here.root(), WRANGLER, "children", "")[0]["eci"].clone();
     here.event(
@@ -160,7 +160,7 @@ fn console_channel_stays_valid_after_identical_import() {
     for known in [&own, &ui] {
         assert_eq!(box_of(&here, known)["eci"], json!(ui), "{known}");
     }
-    // A copy has only channels of its own.
+    // A copy has only new channels.
     let copy = imported(&here, &here.root(), "", &back);
     let channels = here.query(&copy, WRANGLER, "channels", "").to_string();
     for known in [&eci, &own, &ui] {

@@ -1,4 +1,4 @@
-//! Picos without rulesets of their own: channels, policies, children, subscriptions, over HTTP.
+//! Tests of picos without installed rulesets, over HTTP: channels, policies, children, subscriptions.
 
 use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn service() -> Service {
     Service::start(Settings::default())
 }
 
-/// Makes a child; its channel for the console.
+/// Makes a child, and returns its console channel.
 fn child(service: &Service, of: &str, name: &str) -> String {
     let before = service.query(of, UI, "box", "")["children"].as_array().unwrap().len();
     service.event(of, "engine_ui", "new", &json!({ "name": name }));
@@ -143,7 +143,7 @@ fn a_family_channel_is_its_familys_alone() {
             (403, json!("/problems/family-channel"))
         );
     }
-    // It works between the two.
+    // The family channel works between the two picos.
     service.event(&own(&service, &bob), "wrangler", "ready_for_deletion", &json!({}));
     assert_eq!(service.query(&root, WRANGLER, "children", ""), json!([]));
 }

@@ -1,4 +1,4 @@
-//! An engine of picos in memory behind HTTP, a client of it, and a browser.
+//! An engine of picos in memory behind HTTP, with a client and a browser.
 
 use axum::Router;
 use picos::Settings;
@@ -21,7 +21,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// An engine of picos, with more routes.
+    /// Starts an engine of picos, with more routes.
     pub fn start(more: Router) -> Self {
         let settings = Settings {
             files: Some(rulesets()),
@@ -50,7 +50,7 @@ impl Service {
         service
     }
 
-    /// An engine whose root is the owner.
+    /// Starts an engine whose root is the owner.
     pub fn of_owner(more: Router) -> Self {
         let service = Self::start(more);
         assert_eq!(service.get("/api/owner-eci").status, 404);
@@ -63,7 +63,7 @@ impl Service {
         self.running.as_ref().unwrap().url()
     }
 
-    /// The root's channel for the console.
+    /// Returns the root's console channel.
     pub fn ui(&self) -> String {
         text(&self.get("/api/ui-context").json()["eci"])
     }
@@ -72,7 +72,7 @@ impl Service {
         request(self.running.as_ref().unwrap().address(), "GET", path, "", "").unwrap()
     }
 
-    /// Sends the owner an event.
+    /// Sends an event to the owner.
     pub fn event(&self, name: &str, attributes: &Value) {
         let path = format!("/c/{}/event-wait/{name}", self.root);
         let address = self.running.as_ref().unwrap().address();
@@ -80,7 +80,7 @@ impl Service {
         assert_eq!(response.status, 200, "{}", response.body);
     }
 
-    /// The channel a directive of this name tells.
+    /// Sends an event, and returns the channel in its directive of this name.
     pub fn told(&self, eci: &str, event: &str, name: &str) -> Option<String> {
         let response = self.get(&format!("/sky/event/{eci}/none/{event}"));
         assert_eq!(response.status, 200, "{}", response.body);
@@ -93,10 +93,11 @@ impl Service {
         Some(found["options"]["eci"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The collection's anonymous channel, as a student finds it.
+    /// Returns the collection's anonymous channel, found as a student finds it.
     ///
     /// # Panics
-    /// It does not come into being.
+    ///
+    /// If the collection does not appear.
     pub fn collection(&self) -> String {
         let mut found = None;
         until("there is a collection", || {
@@ -139,7 +140,7 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
 }
 
-/// Returns true, and says so, if the tests are to run without a browser.
+/// Returns true, and prints a notice, if the tests run without a browser.
 pub fn is_without_browser() -> bool {
     let is_without = std::env::var_os("THRONG_NO_BROWSER").is_some();
     if is_without {

@@ -1,7 +1,7 @@
-//! A trace from a seed, to a given [`Shape`].
+//! Generates a trace from a seed, with a given [`Shape`].
 //!
-//! Three steps, each in its file: what is offered and how much it is wanted, when requests are made, and who asks what.
-//! Whole numbers only, and one written-out source of randomness: a seed gives the same trace everywhere.
+//! The three steps have a file each: the sections and their demand, the times of the requests, and their students and operations. All arithmetic uses
+//! integers, and the source of randomness is part of the code. So a seed gives the same trace everywhere.
 
 mod offers;
 mod requests;
@@ -11,18 +11,18 @@ use super::{Shape, ShapeError, Trace, random::Random};
 
 pub use times::PERIOD_DAYS;
 
-/// Generates the trace that belongs to `shape` and `seed`; its [`Trace::shape`] is `shape` exactly.
+/// Generates the trace of `shape` and `seed`. Its [`Trace::shape`] is exactly `shape`.
 ///
-/// - A few sections are wanted by hundreds, most by a handful; many of the wanted ones fill up.
-/// - The period lasts [`PERIOD_DAYS`] days. Two quiet weeks, then five registration days, one for each fifth of the
-///   students, which open at midnight with a surge; then quiet weeks again. One of the midnights holds the fullest
-///   second and minute.
-/// - Students drop what they asked for, now and then what they never had, and some ask twice for the same section.
+/// - A few sections are wanted by hundreds of students, most by a handful. Many of the wanted ones fill up.
+/// - The period lasts [`PERIOD_DAYS`] days. After two quiet weeks there are five registration days, one for each fifth of the students. Each opens at
+///   midnight with a surge. Then quiet weeks follow. One of the midnights has the fullest second and minute.
+/// - Students drop sections that they asked for, and sometimes sections that they never had. Some ask twice for the same section.
 ///
-/// Takes time and memory in proportion to the number of requests and sections.
+/// Time and memory are proportional to the number of requests and sections.
 ///
 /// # Errors
-/// The shape is impossible ([`Shape::check`]).
+///
+/// [`ShapeError`]: the shape is impossible ([`Shape::check`]).
 pub fn generate(shape: &Shape, seed: u64) -> Result<Trace, ShapeError> {
     shape.check()?;
     let mut random = Random::seeded(seed);

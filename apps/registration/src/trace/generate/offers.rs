@@ -1,8 +1,8 @@
-//! The offered sections with their demand and seats.
+//! The offered sections, with their demand and seats.
 
 use super::super::{OfferedSection, Shape, random::Random};
 
-/// Departments of a made-up university; some codes hold spaces, as the published ones do.
+/// The departments of a fictitious university. Some codes contain spaces, like the published ones.
 const DEPARTMENTS: [&str; 48] = [
     "A HTG", "ACC", "ANTHR", "ARAB", "ART", "ASTRO", "BIO", "BUS M", "C S", "CE EN", "CH EN", "CHEM", "CHIN", "COMMS",
     "DANCE", "EC EN", "ECON", "ENGL", "ENT", "FIN", "FREN", "GEOG", "GEOL", "GERM", "HIST", "HLTH", "I SYS", "JAPAN",
@@ -11,17 +11,17 @@ const DEPARTMENTS: [&str; 48] = [
 ];
 const COURSE_NUMBERS: std::ops::Range<u32> = 100..700;
 
-/// The flatness of popularity: the section of rank r is wanted in proportion to 1 / (r + this).
+/// The flatness of the popularity. The demand for the section of rank r is proportional to 1 / (r + this).
 const POPULARITY_OFFSET: u64 = 30;
 
-/// The least number of adds from which a section's seats follow its demand.
+/// The number of adds from which a section's seats depend on its demand.
 const WANTED_ADDS: u32 = 12;
 
-/// The sections offered, and the demand for them.
+/// The offered sections, and the demand for them.
 pub(super) struct Offers {
     /// The sections, in the order of their ids.
     pub(super) sections: Vec<OfferedSection>,
-    /// The adds of each section, by its place in `sections`; 0 for one that no request touches.
+    /// The number of adds of each section, by its index in `sections`; 0 for a section without requests.
     pub(super) adds: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn draw(shape: &Shape, random: &mut Random) -> Offers {
     Offers { sections, adds }
 }
 
-/// Distinct ids such as `C S 142-1`, sorted: courses at random, each with one to several sections.
+/// Returns distinct ids such as `C S 142-1`, sorted. Courses are random, and each has one or more sections.
 fn ids(count: u32, random: &mut Random) -> Vec<String> {
     let mut courses: Vec<(&str, u32, u32)> = DEPARTMENTS
         .iter()
@@ -66,7 +66,7 @@ fn ids(count: u32, random: &mut Random) -> Vec<String> {
     ids
 }
 
-/// All adds, dealt out over the touched sections by popularity, at least one to each.
+/// Distributes all adds over the touched sections by popularity. Each gets at least one.
 fn adds(shape: &Shape, random: &mut Random) -> Vec<u32> {
     let mut by_rank: Vec<usize> = (0..shape.sections as usize).collect();
     random.shuffle(&mut by_rank);
@@ -91,7 +91,7 @@ fn adds(shape: &Shape, random: &mut Random) -> Vec<u32> {
     adds
 }
 
-/// Seats: wanted sections offer a quarter to one and a half of what is asked of them, the others what a room holds.
+/// Returns the seats. Wanted sections have a quarter to one and a half of their demand; others have the size of a room.
 fn capacities(shape: &Shape, adds: &[u32], random: &mut Random) -> Vec<u32> {
     let mut capacities: Vec<u32> = adds
         .iter()

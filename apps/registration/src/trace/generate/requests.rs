@@ -1,4 +1,4 @@
-//! The requests of a trace: puts students, sections and operations to the times.
+//! The requests of a trace: assigns students, sections and operations to the times.
 
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
@@ -20,7 +20,7 @@ const DAY_SECONDS: u32 = 24 * 60 * 60;
 const SECOND_ADD_ONE_IN: u32 = 60;
 /// The share of drops that name a section the student never asked for: one in this many.
 const ABSENT_DROP_ONE_IN: u32 = 12;
-/// The most draws of another student for a drop when the one drawn has nothing to drop.
+/// The most draws of a student for a drop, if those drawn have nothing to drop.
 const DROP_TRIES: u32 = 8;
 
 pub(super) fn draw(shape: &Shape, offers: &Offers, seconds: &[u32], random: &mut Random) -> Vec<Request> {
@@ -43,7 +43,7 @@ pub(super) fn draw(shape: &Shape, offers: &Offers, seconds: &[u32], random: &mut
         .collect()
 }
 
-/// Distinct tokens of eight digits, without order or meaning.
+/// Returns distinct tokens of eight digits, without order or meaning.
 fn tokens(count: u32, random: &mut Random) -> Vec<Arc<str>> {
     let mut used = HashSet::new();
     let mut tokens = Vec::with_capacity(count as usize);
@@ -56,7 +56,7 @@ fn tokens(count: u32, random: &mut Random) -> Vec<Arc<str>> {
     tokens
 }
 
-/// All operations in a random order, the administrative drops within the last third.
+/// Returns all operations in random order, with the administrative drops within the last third.
 fn operations(shape: &Shape, random: &mut Random) -> Vec<Operation> {
     let repeat = |operation, count: u32| std::iter::repeat_n(operation, count as usize);
     let mut operations: Vec<Operation> = repeat(Operation::Add, shape.adds)
@@ -70,21 +70,21 @@ fn operations(shape: &Shape, random: &mut Random) -> Vec<Operation> {
     operations
 }
 
-/// The students and sections, and what they have had to do with each other so far. Both are known by their index.
+/// The students and sections by index, and their requests so far.
 struct Cast {
-    /// The sections of the adds to come, each as often as it is wanted, shuffled.
+    /// The sections of the adds to come, shuffled. Each is in it as often as it is wanted.
     deck: Vec<usize>,
-    /// The sections that are touched at all.
+    /// The sections with requests.
     touched: Vec<usize>,
-    /// The sections asked for and not dropped since, by student.
+    /// The sections that each student asked for and has not dropped.
     wished: Vec<Vec<usize>>,
-    /// The students who asked for a section, by section.
+    /// The students who asked for each section.
     wishers: Vec<Vec<usize>>,
-    /// True for each student who made a request.
+    /// True for each student who has made a request.
     seen: Vec<bool>,
-    /// The number of students without a request.
+    /// The number of students without a request so far.
     unseen: usize,
-    /// No student before this one is without a request.
+    /// All students before this index have made a request.
     unseen_from: usize,
     /// The number of requests to come.
     requests_left: usize,
@@ -111,7 +111,7 @@ impl Cast {
         }
     }
 
-    /// The student and the section of the next request.
+    /// Draws the student and the section of the next request.
     fn draw(&mut self, second: u32, operation: Operation, random: &mut Random) -> (usize, usize) {
         let newcomer = self.newcomer_who_must_come_now();
         let eligible = eligible(second, self.seen.len());
@@ -135,7 +135,7 @@ impl Cast {
         (student, section)
     }
 
-    /// Every student makes a request: when only as many requests are left as students who made none, they come in turn.
+    /// Returns a student without a request, if each remaining request is needed for one. So every student makes a request.
     fn newcomer_who_must_come_now(&mut self) -> Option<usize> {
         if self.unseen < self.requests_left {
             return None;
@@ -164,8 +164,8 @@ impl Cast {
     }
 }
 
-/// The students who may register at this time: before the first registration day a few, within a surge those whose
-/// day it is, else all whose day has come.
+/// Returns the students who may register at this time: a few before the first registration day, in a surge those whose day it is, and otherwise all
+/// whose day has come.
 fn eligible(second: u32, students: usize) -> Range<usize> {
     let day = second / DAY_SECONDS;
     let opened = REGISTRATION_DAYS.iter().filter(|opens| **opens <= day).count();

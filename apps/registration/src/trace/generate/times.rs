@@ -1,11 +1,11 @@
-//! When requests are made: quiet weeks, registration days, surges at midnight.
+//! The times of the requests: quiet weeks, registration days, surges at midnight.
 
 use super::super::{Shape, random::Random};
 
 /// The length of the generated registration period, in days.
 pub const PERIOD_DAYS: u32 = 56;
 
-/// The days, counted from the period's first, on which registration opens for a further part of the students.
+/// The days on which registration opens for another part of the students, counted from the start of the period.
 pub(super) const REGISTRATION_DAYS: [u32; 5] = [14, 16, 18, 21, 23];
 
 /// The registration day with the fullest minute.
@@ -17,7 +17,7 @@ const PERIOD_MINUTES: u32 = PERIOD_DAYS * DAY_MINUTES;
 /// The length of a surge after midnight, in minutes.
 pub(super) const SURGE_MINUTES: u32 = 60;
 
-/// The time of every request in seconds since the period's first midnight, ascending.
+/// Returns the time of every request, ascending, in seconds since the first midnight of the period.
 pub(super) fn draw(shape: &Shape, random: &mut Random) -> Vec<u32> {
     let per_minute = draw_minutes(shape, random);
     let mut seconds = Vec::with_capacity(shape.requests() as usize);
@@ -30,7 +30,7 @@ pub(super) fn draw(shape: &Shape, random: &mut Random) -> Vec<u32> {
     seconds
 }
 
-/// The number of requests in each minute of the period: the fullest minute first, the rest around it.
+/// Returns the number of requests in each minute of the period. The fullest minute is set first.
 fn draw_minutes(shape: &Shape, random: &mut Random) -> Vec<u32> {
     let full = shape.requests_per_minute_max;
     let mut loads = vec![0; PERIOD_MINUTES as usize];
@@ -45,7 +45,7 @@ fn draw_minutes(shape: &Shape, random: &mut Random) -> Vec<u32> {
 fn draw_minute(random: &mut Random) -> u32 {
     let registration_day = REGISTRATION_DAYS[random.index(REGISTRATION_DAYS.len())];
     match random.below(100) {
-        // The product of three draws falls off steeply: nearly a quarter of a surge comes in its first minute.
+        // The product of three draws falls off steeply, so nearly a quarter of a surge is in its first minute.
         0..45 => {
             let product = (0..3).fold(1, |product, _| product * random.below(SURGE_MINUTES));
             registration_day * DAY_MINUTES + product / (SURGE_MINUTES * SURGE_MINUTES)
@@ -55,12 +55,12 @@ fn draw_minute(random: &mut Random) -> u32 {
     }
 }
 
-/// A minute between seven in the morning and midnight.
+/// Draws a minute between seven in the morning and midnight.
 fn draw_waking_minute(random: &mut Random) -> u32 {
     random.between(7 * 60, DAY_MINUTES - 1)
 }
 
-/// The number of requests in each second of a minute that holds `load`; the fullest minute opens with the fullest second.
+/// Returns the number of requests in each second of a minute with `load` requests. The fullest minute begins with the fullest second.
 fn draw_seconds(minute: u32, load: u32, full: u32, random: &mut Random) -> [u32; 60] {
     let mut loads = [0; 60];
     let is_fullest = minute == FULLEST_DAY * DAY_MINUTES;
@@ -79,7 +79,7 @@ fn draw_seconds(minute: u32, load: u32, full: u32, random: &mut Random) -> [u32;
     loads
 }
 
-/// Adds one to the first of `loads` from `start` on, around the end, that is not `full`.
+/// Adds one to the first of `loads` that is below `full`, from `start` on and around the end.
 fn add_with_room(loads: &mut [u32], start: usize, full: u32) {
     let (before, from_start) = loads.split_at_mut(start);
     let room = from_start.iter_mut().chain(before).find(|load| **load < full);

@@ -1,4 +1,4 @@
-//! The service on an engine in memory, and a client that shows every byte of an answer's body.
+//! The service on an engine in memory, and a client that returns the exact bytes of a body.
 
 use shows::available::AvailableShows;
 use throng::Engine;

@@ -1,4 +1,4 @@
-//! The expected answers: plain lists, searched anew for each question.
+//! A model that computes the expected answers: plain lists, searched for each query.
 
 use skiers::{
     resort_day::ResortDayView,

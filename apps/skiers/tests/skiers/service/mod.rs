@@ -1,4 +1,4 @@
-//! The service on an engine in memory, and a client that shows every byte of an answer's body.
+//! The service on an engine in memory, and a client that returns the exact bytes of a body.
 
 use skiers::{
     number::Number,
@@ -32,7 +32,7 @@ impl Service {
         self.running.as_ref().unwrap().address()
     }
 
-    /// Waits until a day of a resort has counted so many rides.
+    /// Waits until a resort's day has counted this many rides.
     pub fn arrived(&self, day: &str, rides: u64) {
         let day: ResortDayId = day.parse().unwrap();
         until("the rides are counted", || self.rides_of(day) == rides);
@@ -46,7 +46,7 @@ impl Service {
         });
     }
 
-    /// Rides that all days of a season have counted.
+    /// Returns the number of rides that all days of a season have counted.
     pub fn rides(&self, resort: u32, season: u32) -> u64 {
         let days = (1..=366).map(|day| ResortDayId { resort, season, day });
         days.map(|day| self.rides_of(day)).sum()

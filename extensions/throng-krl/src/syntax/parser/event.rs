@@ -10,7 +10,7 @@ use crate::syntax::lexer::TokenKind;
 const COUNT_MAX: usize = 1_000;
 
 impl Parser<'_> {
-    /// An event expression of operators that bind more strongly than this.
+    /// Parses an event expression whose operators bind more strongly than `binding`.
     pub(super) fn event_expression(&mut self, binding: u8) -> Result<EventExpression, ParseError> {
         self.enter()?;
         let mut left = self.event_operand()?;
@@ -77,7 +77,7 @@ impl Parser<'_> {
         if self.kind() != TokenKind::Symbol {
             return Err(self.expected("expected an event, like `domain:name`, or `(`"));
         }
-        // `any`, `or` and their kin are operators only where a number or a bracket follows; else they are the event's domain.
+        // `any`, `or` and the like are operators only if a number or a bracket follows. Otherwise they are the event's domain.
         let next = self.ahead(1);
         let is_group = next.kind == TokenKind::Number || (next.kind == TokenKind::Raw && self.tokens.text(next) == "(");
         let operator = match self.text() {

@@ -7,7 +7,7 @@ use crate::syntax::{Location, ParseError};
 use crate::value::Regex;
 use std::sync::Arc;
 
-/// Operators between two operands, and how strongly they bind.
+/// Binary operators and their binding power.
 const BINARY: [(&str, u8); 18] = [
     ("||", 20),
     ("&&", 30),
@@ -35,7 +35,7 @@ pub(super) const MEMBER: u8 = 80;
 const CALL: u8 = 90;
 
 impl Parser<'_> {
-    /// An expression of operators that bind more strongly than this.
+    /// Parses an expression whose operators bind more strongly than `binding`.
     pub(super) fn expression(&mut self, binding: u8) -> Result<Expression, ParseError> {
         self.enter()?;
         let mut left = self.operand()?;
@@ -49,7 +49,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// The operator that stands here, if it can follow an operand.
+    /// Returns the operator at this place, if it can follow an operand.
     fn infix(&self) -> Option<(&'static str, u8)> {
         let text = self.text();
         let is_word = matches!(text, "like" | "cmp");
@@ -135,7 +135,7 @@ impl Parser<'_> {
         self.maybe_domain(name)
     }
 
-    /// The identifier a name is, or the first half of `domain:name`.
+    /// Parses an identifier, or `domain:name` if a colon follows.
     pub(super) fn maybe_domain(&mut self, name: Name) -> Result<Expression, ParseError> {
         if !self.is_raw(":") {
             return Ok(node(name.location, 1, ExpressionKind::Identifier(name.text)));
@@ -411,7 +411,7 @@ fn node(location: Location, height: u16, kind: ExpressionKind) -> Expression {
     Expression { location, height, kind }
 }
 
-/// The text with the backslash before any of these taken away.
+/// Returns the text without the backslashes before any of `escaped`.
 fn unescape(text: &str, escaped: &[&str]) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

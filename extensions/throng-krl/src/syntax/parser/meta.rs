@@ -73,7 +73,7 @@ impl Parser<'_> {
         Ok(MetaKind::Use(Use { rid, alias, with }))
     }
 
-    /// Declarations, with or without `and` between them.
+    /// Parses the declarations after `with`. `and` between them is optional.
     fn with(&mut self) -> Result<Vec<Declaration>, ParseError> {
         let mut declarations = vec![self.declaration()?];
         loop {
@@ -84,7 +84,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parameters of a function or an action.
+    /// Parses the parameters of a function or an action.
     pub(super) fn parameters(&mut self) -> Result<Vec<crate::syntax::ast::Parameter>, ParseError> {
         self.expect_bracket("(", Role::Suffix)?;
         let mut parameters = Vec::new();

@@ -1,4 +1,4 @@
-//! The parser from tokens to the tree. Operators are parsed by their binding power; the depth of all nesting is bounded.
+//! The parser from tokens to the tree. It parses operators by binding power, and bounds the depth of all nesting.
 
 mod event;
 mod expression;
@@ -11,7 +11,7 @@ use super::lexer::{Token, TokenKind, Tokens, tokenize};
 use super::{EXPRESSION_DEPTH_MAX, Location, ParseError};
 use std::sync::Arc;
 
-/// Words that name nothing.
+/// Words that cannot be names.
 const RESERVED: [&str; 8] = [
     "defaction",
     "function",
@@ -23,31 +23,31 @@ const RESERVED: [&str; 8] = [
     "false",
 ];
 
-/// Reads a ruleset.
+/// Parses a ruleset.
 ///
 /// # Errors
 ///
-/// At the first place that is not the language's: its line and column, what was found there and what was expected.
+/// [`ParseError`]: the source is no ruleset. It has the first wrong place, the text there and the text expected.
 pub fn parse(source: &str) -> Result<Ruleset, ParseError> {
     let tokens = tokenize(source)?;
     Parser::new(&tokens).ruleset()
 }
 
-/// Reads a ruleset and says which part its tokens play, for the formatter.
+/// Parses a ruleset and returns the role of each token, for the formatter.
 pub(super) fn roles(tokens: &Tokens<'_>) -> Result<Vec<Role>, ParseError> {
     let mut parser = Parser::new(tokens);
     parser.ruleset()?;
     Ok(parser.roles)
 }
 
-/// The role of a token, where its text alone does not tell.
+/// The role of a token whose text alone is ambiguous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Role {
     #[default]
     Plain,
     /// An operator before its operand.
     Prefix,
-    /// A bracket that goes with what stands before it: a path, an index, arguments, parameters.
+    /// A bracket that belongs to the token before it: a path, an index, arguments, parameters.
     Suffix,
     /// A bracket of a map or an array.
     Literal,
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
 
     // --- tokens ------------------------------------------------------------------------------------------------------
 
-    /// The token so many places ahead; the end stands there for ever.
+    /// Returns the token this many places ahead. Beyond the last one it is the end.
     fn ahead(&self, places: usize) -> Token {
         let last = self.tokens.tokens.len() - 1;
         self.tokens.tokens[(self.at + places).min(last)]
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         self.tokens.location(self.ahead(0).start)
     }
 
-    /// Tells whether nothing stands between this token and the one before it.
+    /// True if nothing stands between this token and the one before.
     fn follows_directly(&self) -> bool {
         let before = self.at.checked_sub(1).and_then(|at| self.tokens.tokens.get(at));
         before.is_some_and(|before| before.end == self.ahead(0).start)
@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
         is_it
     }
 
-    /// Reads what follows this word, where it stands here.
+    /// If this word is next, skips it and parses the part after it.
     fn behind<T>(
         &mut self,
         word: &str,
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A bracket with a role.
+    /// Expects a bracket and gives it a role.
     fn expect_bracket(&mut self, text: &str, role: Role) -> Result<(), ParseError> {
         self.roles[self.at] = role;
         self.expect_raw(text)
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The error that something else was expected here.
+    /// Returns an error that names the expected text.
     fn expected(&self, expected: &str) -> ParseError {
         let (mut expected, mut length) = (expected, 40);
         if let TokenKind::Illegal(wrong) = self.kind() {
@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The height of what stands above others.
+    /// Returns the height of a node above one of this height. Fails beyond the bound.
     fn above(&self, height: u16) -> Result<u16, ParseError> {
         if height >= EXPRESSION_DEPTH_MAX {
             Err(self.too_deep())
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
         self.word("a name")
     }
 
-    /// A colon within a name.
+    /// Expects a colon within a name.
     fn joint(&mut self) -> Result<(), ParseError> {
         self.expect_bracket(":", Role::Joint)
     }
@@ -246,7 +246,7 @@ impl<'a> Parser<'a> {
         Ok(names)
     }
 
-    /// `(a, b)` after `setting`.
+    /// Parses `(a, b)` after `setting`.
     fn setting(&mut self) -> Result<Vec<Name>, ParseError> {
         self.expect_bracket("(", Role::Suffix)?;
         let names = self.identifiers()?;
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
         Ok(names)
     }
 
-    /// A ruleset's id: words with points and hyphens between them, and no blanks.
+    /// Parses a ruleset's id: words joined by points and hyphens, without blanks.
     fn rid(&mut self) -> Result<Name, ParseError> {
         let mut name = self.word("a ruleset's id")?;
         let mut text = name.text.to_string();
@@ -298,7 +298,7 @@ impl<'a> Parser<'a> {
         Ok(declarations)
     }
 
-    /// `{ declarations }` after `global` or `pre`.
+    /// Parses `{ declarations }` after `global` or `pre`.
     fn declaration_block(&mut self) -> Result<Vec<Declaration>, ParseError> {
         self.expect_raw("{")?;
         let declarations = self.declarations()?;

@@ -78,7 +78,7 @@ impl Parser<'_> {
         Ok(EntityVariable { domain, name, path })
     }
 
-    /// `event expression`, or `domain event expression`.
+    /// Parses `event expression` or `domain event expression`.
     fn event_type(&mut self) -> Result<EventType, ParseError> {
         if self.take_word("event") {
             return Ok(EventType::Whole(self.expression(0)?));

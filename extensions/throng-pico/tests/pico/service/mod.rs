@@ -1,4 +1,4 @@
-//! An engine of picos in memory behind HTTP, and a client of it.
+//! An engine with picos in memory behind HTTP, and a client for it.
 
 use serde_json::Value;
 use std::{
@@ -51,7 +51,7 @@ impl Service {
         }
     }
 
-    /// The same service after its end and another start.
+    /// Ends the service, and starts it again on the same data.
     pub fn again(mut self) -> Self {
         self.stop();
         let (journal, store) = (self.journal.clone(), self.store.clone());
@@ -75,12 +75,12 @@ impl Service {
         self.send("POST", path, JSON, &body.to_string())
     }
 
-    /// The root's channel for the console.
+    /// Returns the root's console channel.
     pub fn ui(&self) -> String {
         text(&self.get("/api/ui-context").json()["eci"])
     }
 
-    /// The root's own channel, which lets everything through.
+    /// Returns the root's own channel, which allows everything.
     pub fn root(&self) -> String {
         let pico = self.query(&self.ui(), "io.picolabs.pico-engine-ui", "pico", "");
         tagged(&pico, &["system", "self"])
@@ -100,7 +100,7 @@ impl Service {
         response.json()["directives"].clone()
     }
 
-    /// Follows what a path shows live; its events come as the lines of this reader.
+    /// Opens a live stream of a path, and returns its events.
     pub fn live(&self, path: &str, headers: &str) -> Live {
         let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -119,7 +119,7 @@ pub struct Live(Lines<BufReader<TcpStream>>);
 
 #[allow(dead_code, reason = "shared by tests, each using some")]
 impl Live {
-    /// The next event, with the id it is remembered by; none once the stream has ended well.
+    /// Returns the next event with its id; `None` once the stream has ended properly.
     pub fn next(&mut self) -> Option<(u64, Value)> {
         let mut id = 0;
         for line in self.0.by_ref() {
@@ -136,13 +136,13 @@ impl Live {
     }
 }
 
-/// Waits for what comes by message: nobody is told when.
+/// Waits for something that a message brings, since nothing signals its arrival.
 #[allow(dead_code, reason = "shared by tests, each using some")]
 pub fn until(what: impl Fn() -> bool) {
     throng_testing::until("it comes", what);
 }
 
-/// The ECI of the channel with these tags, in what `pico` answers.
+/// Returns the ECI of the channel with these tags, from an answer about the pico.
 #[allow(dead_code, reason = "shared by tests, each using some")]
 pub fn tagged(pico: &Value, tags: &[&str]) -> String {
     let channels = pico["channels"].as_array().unwrap();
