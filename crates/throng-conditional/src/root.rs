@@ -24,7 +24,7 @@ pub(crate) struct Root {
     /// The unique id of this journal.
     pub(crate) journal: String,
     pub(crate) revision: u64,
-    /// The nonces of the last revisions, the newest last. If a revision is missing here, the store let two changes of one version win.
+    /// The nonces of the last revisions, the newest last. If that of a revision seen before is missing, the store let two changes of one version win.
     trail: Vec<u64>,
     /// In order of their numbers.
     pub(crate) writers: Vec<Writer>,
@@ -275,8 +275,8 @@ impl Roots {
         Ok(true)
     }
 
-    /// Changes the root by a function. After each failed request the function is applied again to the newly read root. It must be able to tell
-    /// whether an earlier request of its own took effect.
+    /// Changes the root by a function. After each request without certain success the function is applied again to the newly read root. It must be
+    /// able to tell whether an earlier request of its own took effect.
     pub(crate) async fn change<T>(
         &self,
         mut change: impl FnMut(&mut Root) -> Result<Change<T>, Error>,

@@ -24,9 +24,9 @@ use throng_journal::{
 
 /// The size of a layer, in bytes, at which the next one begins.
 const LAYER_BYTES: usize = 16 << 20;
-/// The bytes of layers always allowed after the first one, however small that is.
+/// The bytes of layers always allowed after the first one, however small the rows are.
 const LAYERS_BYTES_MIN: u64 = 1 << 20;
-/// The number of layers always allowed after the first ones, whatever their size. Each costs a request at the start.
+/// The number of layers at which all rows are written anew, whatever their size: each layer costs a request at the start.
 const LAYERS_MAX: usize = 64;
 /// The most reads in a row that find a layer missing.
 const STALE_MAX: u32 = 50;

@@ -27,7 +27,7 @@ enum Outcome {
     Never,
 }
 
-/// What the clients know.
+/// The knowledge of the clients: what was acknowledged, and what may be there.
 #[derive(Default)]
 struct Clients {
     values: BTreeMap<u64, Outcome>,

@@ -1,10 +1,10 @@
-//! A request means the same to our own HTTP/1.1 handling (http1) and to the full implementation.
+//! A request means the same to our own HTTP/1.1 implementation (http1) and to the full one.
 
 use crate::support::{Answer, Client, plain, start};
 use throng_http::Running;
 
-/// Sends a request to http1 and to the full implementation. Returns both answers.
-/// The second request has a field that only the full implementation takes.
+/// Sends a request to http1 and to the full implementation. Returns both answers. The second request has a field that only the full implementation
+/// handles.
 fn both(gateway: &Running, line: &str, fields: &str) -> [Answer; 2] {
     ["", "te: trailers\r\n"].map(|other| {
         let mut client = Client::new(gateway);

@@ -1,4 +1,4 @@
-//! An entity to which nothing ever happens: it forwards and sends.
+//! An entity without events, which only forwards and sends.
 
 use crate::account::{Account, Command as AccountCommand, No, View};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use throng::model::*;
 pub(crate) enum Command {
     /// The account answers.
     Pass { op: u64, to: u64, amount: i64 },
-    /// The account gets a message; the relay answers.
+    /// The account gets a message, and the relay answers.
     Post { op: u64, to: u64, amount: i64 },
 }
 
@@ -32,7 +32,7 @@ impl Entity for Relay {
     type Rejection = No;
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
-        // Only the kind and the command of the receiver count, not its generation.
+        // Only the receiver's kind and command matter, not its generation.
         match command {
             Command::Pass { op, to, amount } => {
                 let parts = 1;

@@ -1,4 +1,4 @@
-//! The same request by each of the two paths, and over HTTP/2.
+//! The same request on each of the two paths, and over HTTP/2.
 
 use super::{
     Answer, Client,
@@ -7,10 +7,10 @@ use super::{
 };
 use throng_http::Running;
 
-/// A field that sends a request, and its connection, to the full path.
+/// A field that moves a request, and its connection, to the full path.
 pub(crate) const FULL: (&str, &str) = ("te", "trailers");
 
-/// Asks in the fast path and in the full one.
+/// Sends a request on the fast path and on the full one.
 pub(crate) fn in_both(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 2] {
     [&[][..], &[FULL]].map(|more| {
         let fields = [fields, more].concat();
@@ -18,7 +18,7 @@ pub(crate) fn in_both(gateway: &Running, method: &str, path: &str, fields: &[(&s
     })
 }
 
-/// The same with a head of one's own.
+/// Sends a raw head on both paths.
 pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Answer; 2] {
     ["", "te: trailers\r\n"].map(|more| {
         let mut client = Client::new(gateway);
@@ -28,7 +28,7 @@ pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Answer; 2] {
     })
 }
 
-/// Asks with these fields and no others but `host` and a missing `content-length`: by both paths, and over HTTP/2.
+/// Sends a request with only these fields, `host` and a missing `content-length`, on both paths and over HTTP/2.
 pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> [Answer; 3] {
     let length = body.len().to_string();
     let has_length = fields
@@ -45,7 +45,7 @@ pub(crate) fn in_all(gateway: &Running, method: &str, path: &str, fields: &[(&st
         let head = format!("{method} {path} HTTP/1.1\r\nHOST: localhost\r\n{fields}\r\n");
         Client::new(gateway).send(head + body).answer()
     });
-    // HTTP/2 knows small letters only.
+    // HTTP/2 allows only lower-case names.
     let small: Vec<(String, &str)> = fields
         .iter()
         .map(|(name, value)| (name.to_lowercase(), *value))
