@@ -50,7 +50,7 @@ struct Seen {
     done: [AtomicU64; 6],
 }
 
-/// Returns the result if there was no error. A node that is late or not entitled gets an error, and nothing else happens to it.
+/// Returns the result, or `None` if the node was too late or not entitled. Any other error fails the test.
 fn told<T>(what: &str, result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(done) => Some(done),
@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    /// Appends a commit of these shards. Each shard's writers must increase.
+    /// Appends a commit of these shards. The writers of a shard never decrease.
     async fn append(&self, node: &mut Node, of: &ShardSet) {
         let before = self.acknowledged(of);
         let events: Vec<(u16, u64)> = of.iter().map(|shard| (shard.0, 1)).collect();

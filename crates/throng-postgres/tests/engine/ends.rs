@@ -202,7 +202,7 @@ async fn an_erasure_cut_off_at_any_statement_is_done_all_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_stay_as_large_as_the_kept_history_over_many_passes() {
     const ROUNDS_MAX: usize = 60;
-    // After this many rounds the tables no longer grow.
+    // The number of consecutive rounds without growth after which the tables count as stable.
     const FLAT: usize = 8;
     let schema = &kit::schema();
     // Removed rows free their space only while no transaction sees older rows, so this test has its own database.

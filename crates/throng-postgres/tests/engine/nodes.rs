@@ -221,9 +221,9 @@ async fn checkpoints_of_two_nodes_do_not_wait_for_each_other() {
     }
 }
 
-/// Ends the process of a writer, but leaves its lease recorded.
+/// Changes the recorded lease of a writer as if its process had ended.
 async fn kill(schema: &str, writer: WriterId) {
-    // A writer of the same number began before; its number belongs to another one by now.
+    // The lease names a process with the same id that started earlier: the id belongs to another process by now.
     let psql = kit::psql(&kit::SERVER).await;
     let killed = format!(
         "UPDATE {schema}.leases SET process = split_part(process, ' ', 1) || ' 1 ' || substring(process FROM '^\\S+ \\S+ (.*)$') WHERE \
@@ -555,7 +555,7 @@ async fn a_migration_yields_to_a_node_that_locks_in_the_other_order() {
     drop(open(&schema, "").await);
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute(&as_before(&schema)).await.unwrap();
-    // Any program's node joins like this.
+    // The lock that a joining node of any program takes.
     let begin = format!("BEGIN; SELECT FROM {schema}.cluster FOR UPDATE");
     psql.batch_execute(&begin).await.unwrap();
     let opening = tokio::spawn({
@@ -577,7 +577,7 @@ async fn a_migration_yields_to_a_node_that_locks_in_the_other_order() {
 async fn an_older_node_works_on_new_tables_and_is_known_as_older() {
     let schema = kit::schema();
     let old = Node::serving(&schema, "", "old", &[0, 1]).await;
-    // The next program takes the tables over while that node runs.
+    // The next program migrates the tables while that node runs.
     kit::psql(&kit::SERVER)
         .await
         .batch_execute(&as_before(&schema))

@@ -50,7 +50,7 @@ fn a_waiting_receiver_gets_the_first_item_at_once() {
     let (mut sender, mut receiver) = bounded(Options::default());
     let waiting = thread::spawn(move || receiver.receive().map(Vec::from_iter));
     sender.send(7).unwrap();
-    // The sender lives on but sends nothing more, so a receiver must not wait for a full batch.
+    // The sender lives on but sends nothing more. A receiver that waits for a full batch would wait for ever.
     assert_eq!(waiting.join().unwrap(), Ok(vec![7]));
     drop(sender);
 }
