@@ -35,7 +35,7 @@ pub struct Object {
 /// The outcome of [`ConditionalStore::put_new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutNew {
-    /// The object is durable with this body (HTTP 200, 201). Nobody else has created this key.
+    /// The object is durable with this body (HTTP 200, 201). No other request has created this key.
     Stored(Version),
     /// An object with this key exists (412). Another caller created it, or an earlier request of this one did; only a read tells which.
     Exists,

@@ -14,7 +14,7 @@ const BODY_BYTES: usize = 20_000;
 /// The reason that a store must not hold a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Several creators of one key were each told to be its only one.
+    /// Several creators of one key were each told to have won.
     #[error(
         "the storage ignores `If-None-Match: *`: {winners} of {WRITERS} writers at once were each told to have created one object; use a storage, or a \
          release of it, that lets one win"
