@@ -1,7 +1,7 @@
 //! Frames sent by programs of each protocol can be read, and this program sends the same bytes.
 //!
-//! A fixture is written once, by the program of its protocol, and never changes: `cargo test -p throng-cluster --test frames -- --ignored
-//! write_frames`.
+//! A fixture is written once, by the program of its protocol, and never changes:
+//! `cargo test -p throng-cluster --test frames -- --ignored write_frames`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};

@@ -91,7 +91,7 @@ pub trait ConditionalStore: Send + Sync + 'static {
     /// Reads bytes `from..from + len` of an object, fewer at its end. `None`: there is no such object.
     ///
     /// # Errors
-    /// The same as of [`get`](Self::get).
+    /// Same as [`get`](Self::get).
     fn get_range<'a>(&'a self, key: &'a str, from: u64, len: u64) -> Later<'a, Result<Option<Bytes>, Fault>> {
         Box::pin(async move {
             let object = self.get(key).await?;
@@ -105,7 +105,7 @@ pub trait ConditionalStore: Send + Sync + 'static {
     /// Reads only an object's version (`HEAD`). `None`: there is no such object.
     ///
     /// # Errors
-    /// The same as of [`get`](Self::get).
+    /// Same as [`get`](Self::get).
     fn version<'a>(&'a self, key: &'a str) -> Later<'a, Result<Option<Version>, Fault>>;
 
     /// Deletes an object. A missing object is no error. A request of unknown outcome may take effect later, on any object that has the key by then.

@@ -114,7 +114,7 @@ impl Streams {
     /// Reads an object that is known to exist. If the store does not find it, it is asked again.
     ///
     /// # Errors
-    /// The same as of [`get`](Self::get), or the object is not found for too long.
+    /// Same as [`get`](Self::get), or the object is not found for too long.
     pub(crate) async fn surely(&self, name: u128, number: u64) -> Result<Entry, Trouble> {
         let mut pauses = Pauses::new();
         for _ in 0..STALE_MAX {

@@ -1,6 +1,7 @@
 //! Databases written by programs of each version of the tables can be opened, keep their contents, and go on working.
 //!
-//! A dump is written once, by the program of its version, and never changes: `cargo test -p throng-postgres --test engine -- --ignored write_dump`.
+//! A dump is written once, by the program of its version, and never changes:
+//! `cargo test -p throng-postgres --test engine -- --ignored write_dump`.
 
 #[path = "../../../throng-log/tests/log/formats/script.rs"]
 mod script;

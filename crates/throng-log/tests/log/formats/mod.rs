@@ -1,6 +1,7 @@
 //! Directories written by programs of each format can be opened, keep their contents, and go on working.
 //!
-//! A fixture is written once, by the program of its format, and never changes: `cargo test -p throng-log --test log -- --ignored write_fixtures`.
+//! A fixture is written once, by the program of its format, and never changes:
+//! `cargo test -p throng-log --test log -- --ignored write_fixtures`.
 
 mod script;
 mod service;
