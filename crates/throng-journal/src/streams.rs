@@ -447,7 +447,7 @@ mod tests {
                 told.tell(Position { writer, commit: stretch.upto }, &streams);
             }
             prop_assert_eq!(told.untold(&model.streams), 0);
-            // Positions beyond the open streams and the last one are never stored.
+            // At most one position for each open stream is stored, and one more.
             let open = model.streams.iter().filter(|stream| !stream.is_sealed).count();
             prop_assert!(told.positions().count() <= open.max(1) + 1, "{}", told);
             let mut all: Vec<Position> = model.streams.iter()

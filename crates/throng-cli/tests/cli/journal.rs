@@ -201,7 +201,7 @@ fn copied_journal_acts_only_when_told_to() {
     ] {
         let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data", copy]);
         assert_refused(&refused, &[why, "--quiet", "--as-primary"]);
-        // The check does not change the directory, which stays a copy.
+        // A quiet service leaves the directory a copy.
         for _ in 0..2 {
             let quiet = Served::start(Path::new(copy), &["--quiet"]);
             let mut client = quiet.client();

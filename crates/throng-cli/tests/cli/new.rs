@@ -190,7 +190,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
     assert_eq!(deposit.unwrap().json()["cents"], 500);
     let emptied = client.post("/api/account/ann/empty", None, "{}");
     assert_eq!(emptied.unwrap().json()["cents"], 0);
-    // `cargo run` is replaced by the program it runs.
+    // `cargo run` replaces itself by the program, so this kills the service.
     child.kill().unwrap();
     child.wait().unwrap();
     until("the service has ended", || Client::connect(address).is_err());

@@ -450,7 +450,7 @@ fn a_file_much_larger_than_its_rows_is_compacted_by_itself() {
     };
     let mut steps = 0;
     while disk.bytes(&file()).len() >= before {
-        // Steps go on beside the compaction, but not to its end: the rows would then need all of the file.
+        // A few steps run beside the compaction. More would add so many rows that the file could not shrink.
         if steps < 5 {
             assert!(world.step());
             steps += 1;

@@ -240,7 +240,7 @@ async fn an_entity_that_ended_too_large_to_store_stays_ended() {
             running = running.restart(kept, Keep::Forever).await;
             assert!(running.is_over().await);
         }
-        // The reopened entity keeps nothing of its former life.
+        // The reopened entity keeps nothing of its former state.
         running.ask("a", Command::Reopen).await;
         running = running.restart(kept, Keep::Forever).await;
         assert_eq!(running.look("a").await.unwrap().0, 2);

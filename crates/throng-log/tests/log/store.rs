@@ -180,7 +180,7 @@ fn covered() -> Disk {
     disk
 }
 
-/// Returns this disk with one damaged byte, in the first occurrence of these bytes.
+/// Returns the disk of [`covered`], with one byte changed in the first occurrence of these bytes.
 fn with_damage(of: &[u8]) -> Disk {
     let disk = covered();
     let path = std::path::Path::new(DIR).join("store.redb");
@@ -259,7 +259,7 @@ fn the_store_file_stays_bounded_by_its_content() {
     for round in 1..=60 {
         append(&log, writer, round, 200).unwrap();
         let mut changed = checkpoint(writer, round, STATE_BYTES);
-        // Each checkpoint is of other entities, so those before it are removed.
+        // Each checkpoint has other entities, and removes those of the previous one.
         for number in 0..STATES {
             let mut state = changed.states[0].clone();
             state.address = Address::new("section", format!("{round} {number}"));

@@ -143,7 +143,7 @@ async fn events(nodes: &Nodes, page: u64) -> usize {
     history.await.unwrap().map_or(0, |history| history.events.len())
 }
 
-/// Returns the number of marks on all pages.
+/// Returns the number of events that marks have caused on the marked pages.
 async fn marks(nodes: &Nodes) -> u64 {
     let mut marks = 0;
     for page in MARKED..MARKED + PAGES {
