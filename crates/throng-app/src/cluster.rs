@@ -477,7 +477,7 @@ mod tests {
             format!("{one}\n"),
             format!("{one}\n\n{other}\n"),
             format!("\n{one}\r\n\r\n\n{other}\n\n"),
-            // Of several lines, as `openssl rand -base64` writes it.
+            // Spread over several lines, as `openssl rand -base64` writes it.
             format!("{one}\n{other}\nend"),
         ] {
             assert_eq!(set(&good), Ok(()), "{good:?}");

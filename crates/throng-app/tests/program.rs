@@ -1,4 +1,4 @@
-//! A program in a process that has a runtime already.
+//! A program in a process that already has a runtime.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::process::ExitCode;

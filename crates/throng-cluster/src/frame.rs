@@ -273,7 +273,7 @@ mod tests {
             encode(&Frame::Asks(vec![ask(1, bytes)]), &mut sent).unwrap();
             let at = flip.0 % sent.len();
             sent[at] ^= flip.1 | 1;
-            // The four bytes that are reserved say nothing.
+            // The four reserved bytes are ignored.
             prop_assert!((12..16).contains(&at) || !matches!(decode(&sent, FRAME_BYTES_MAX), Ok(Some(_))));
         }
     }

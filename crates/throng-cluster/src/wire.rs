@@ -292,7 +292,7 @@ mod tests {
             Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
         }
 
-        /// Trust of a node here, with a certificate that is changed so.
+        /// Returns the trust of a node on this host, with a certificate changed like this.
         fn trust(&self, change: impl FnOnce(&mut CertificateParams)) -> Trust {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Connects one to the other, and gives the failures of both.
+    /// Connects one node to the other, and returns the failures of both.
     async fn failures(asks: &Trust, is_asked: &Trust) -> [String; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -344,7 +344,7 @@ mod tests {
         let of_servers = only(ExtendedKeyUsagePurpose::ServerAuth);
         let of_clients = only(ExtendedKeyUsagePurpose::ClientAuth);
         let foreign = theirs.trust(|_| {});
-        // At the side that connects, and at the side that was connected to.
+        // The failure at the connecting side, and at the accepting side.
         let cases = [
             (
                 &good,

@@ -1,6 +1,6 @@
-//! Frames as programs of each protocol have sent them are read, and this program sends them so.
+//! Frames sent by programs of each protocol can be read, and this program sends the same bytes.
 //!
-//! A fixture is written once, by the program that speaks its protocol, and stays as it is:
+//! A fixture is written once, by the program of its protocol, and never changes:
 //! `cargo test -p throng-cluster --test frames -- --ignored write_frames`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -18,7 +18,7 @@ use throng::{
 };
 use throng_cluster::frame::{Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role, Secret, decode, encode};
 
-/// All protocols that this program reads.
+/// All protocols read by this program.
 const PROTOCOLS: [u16; 1] = [PROTOCOL];
 
 fn fixture(protocol: u16) -> PathBuf {
@@ -220,7 +220,7 @@ fn replies() -> Vec<Reply> {
     replies
 }
 
-/// A frame of each kind, a request of each and a reply of each.
+/// Returns a frame of each kind, with each kind of request and reply.
 fn frames() -> Vec<Frame> {
     let (client, server) = (hello(1), hello(2));
     let proof = |role| secret().proof(role, &client, &server);

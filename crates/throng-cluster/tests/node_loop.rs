@@ -1,4 +1,4 @@
-//! A node's loop beside an engine that takes its time.
+//! A node's loop with a slow engine.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::{
@@ -23,10 +23,10 @@ use throng_journal::{
 use throng_testing::{eventually, soon};
 use tokio::{runtime::Handle, sync::mpsc, sync::oneshot};
 
-/// The node and the shards that an engine was told to serve, and the channel by which it confirms that it does.
+/// The node and the shards that an engine must serve, and the channel to confirm that it does.
 type Told = (NodeId, ShardSet, oneshot::Sender<()>);
 
-/// An engine that serves once the test says so.
+/// An engine that serves only after the test confirms.
 struct SlowEngine(Mutex<mpsc::UnboundedSender<Told>>);
 
 impl Host for SlowEngine {
@@ -48,7 +48,7 @@ impl Host for SlowEngine {
     }
 }
 
-/// A directory in which a node is asked to drain right behind its first look at all it owns, before that is answered.
+/// A directory that asks a node to drain after its first read of its shards, before that read is answered.
 struct AsksBehindALook {
     within: MemoryDirectory,
     has_asked: AtomicBool,
@@ -118,7 +118,7 @@ impl Directory for AsksBehindALook {
     }
 }
 
-/// Every node is taken to be reached.
+/// Every node counts as reached.
 #[derive(Default)]
 struct Alone(Mutex<BTreeSet<NodeId>>);
 
@@ -150,7 +150,7 @@ fn named(name: &str) -> Join {
     }
 }
 
-/// Waits for what an engine is told next.
+/// Waits for the next instruction to the engine.
 async fn next(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
     soon("the engine is told", told.recv()).await.unwrap()
 }
@@ -178,7 +178,7 @@ async fn work_begun_for_a_dead_node_does_not_count_for_its_successor() {
         drop(serves);
     };
 
-    // While the engine begins, another node declares this one dead, and leaves.
+    // While the engine starts, another node declares this one dead, and leaves.
     let other = directory.join(named("b")).await.unwrap();
     let is_dead = async || {
         let view = directory.beat(other, NodeState::Serving).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_change_behind_a_look_is_seen_before_the_next_beat() {
     let node = node_loop.join().await.unwrap();
     let mut statuses = node_loop.statuses();
     let running = tokio::spawn(node_loop.run(node));
-    // It goes on by itself; the engine that begins beside it would have it look again.
+    // The loop must drain without the engine's confirmation, which would make it check again.
     let served = next(&mut told).await;
     let drains = statuses.wait_for(|status| {
         let own = status.view.node(node);

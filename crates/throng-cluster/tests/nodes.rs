@@ -1,4 +1,4 @@
-//! Nodes that talk over real connections; what their engines do is written down.
+//! Nodes that communicate over real connections. The actions of their engines are recorded.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
@@ -22,13 +22,13 @@ use tokio::runtime::{Handle, Runtime};
 
 const SHARDS: u16 = 16;
 
-/// An engine that only notes what it is told.
+/// An engine that only records its instructions.
 #[derive(Default)]
 struct Noted {
     serves: Mutex<Option<ShardSet>>,
     asked: Mutex<Vec<String>>,
     at_work: AtomicUsize,
-    /// Requests of this entity are never answered.
+    /// Requests to this entity are never answered.
     held: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ impl Host for Engine {
     }
 
     fn release(&self) -> Later<'static, Result<(), Error>> {
-        // The stream goes on: nothing can be given.
+        // The stream goes on, so no shard can be given away.
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -109,7 +109,7 @@ fn try_start(
     advertised((name, ""), loops, (directory, journal), trust, held)
 }
 
-/// Starts a node that says others reach it there, or where it listens.
+/// Starts a node that advertises this address, or the one where it listens.
 fn advertised(
     (name, peer): (&str, &str),
     loops: Vec<Handle>,
@@ -132,7 +132,7 @@ fn advertised(
         },
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         trust,
-        // Nodes look often, and none is taken for dead as the machine was busy elsewhere.
+        // Nodes check often, but none is declared dead on a busy machine.
         timing: Timing {
             lease: PATIENCE,
             ..Timing::of(Duration::from_secs(1))
@@ -162,7 +162,7 @@ fn ask(links: &Links, shard: u16, id: &str, within: Duration) -> Later<'static, 
     links.ask(ShardId(shard), request, within)
 }
 
-/// Waits until a node has looked at the cluster three times more: its connections have had their tries by then.
+/// Waits until a node has checked the cluster three more times. By then it has tried to connect.
 fn looks_again(started: &Started) {
     let looked = || started.node.as_ref().unwrap().status().looked;
     for _ in 0..3 {
@@ -171,7 +171,7 @@ fn looks_again(started: &Started) {
     }
 }
 
-/// The first node, which serves everything, and a second one that is connected to it and owns nothing.
+/// Returns the first node, which serves everything, and a second one that is connected to it and owns nothing.
 fn pair(held: Option<&'static str>) -> (MemoryDirectory, MemoryJournal, Started, Started) {
     pair_that_trusts([by_secret(b"secret"), by_secret(b"secret")], held)
 }
@@ -191,7 +191,7 @@ fn pair_that_trusts(
             .as_ref()
             .is_some_and(|all| all.len() == 16)
     });
-    // The directory gives nothing away as long as the first one's stream has not ended, and this engine never ends one.
+    // The directory gives no shards away until the first node's stream has ended, and this engine never ends one.
     let other = start(&directory, &journal, "other", of_other, None);
     until("they are connected", || {
         other
@@ -218,7 +218,7 @@ fn requests_reach_the_owner_in_the_order_they_were_made() {
 #[test]
 fn a_timed_out_request_is_unknown_and_holds_up_no_other() {
     let (_directory, _journal, one, other) = pair(Some("late"));
-    // On a machine that is busy elsewhere, its time may be over before it is sent.
+    // On a busy machine the request may time out before it is sent.
     until("it is told before the answer is there", || {
         let told = wait(ask(&other.links, 3, "late", Duration::from_millis(100)));
         one.noted.at_work.load(SeqCst) > 0 && told == Reply::Unknown
@@ -284,11 +284,11 @@ fn a_node_with_another_secret_or_none_is_refused_at_its_start() {
         .collect();
     assert_eq!(names, ["one", "other"], "nothing was changed");
     drop((one, other));
-    // Those that are gone say nothing against it.
+    // Nodes that are gone are no objection to it.
     drop(start(&directory, &journal, "alone", by_secret(b"another"), None));
 }
 
-/// Tells if a node owns nothing, and says why in these words.
+/// Returns true if a node owns nothing, and gives the reason in these words.
 fn is_apart(started: &Started, words: &[&str]) -> bool {
     let status = started.node.as_ref().unwrap().status();
     let is_told = status
@@ -333,7 +333,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A certificate for this host, and its key.
+    /// Issues a certificate for this host. Returns it with its key.
     fn certify(&self, host: &str, change: impl FnOnce(&mut CertificateParams)) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
@@ -342,7 +342,7 @@ impl Authority {
         [certificate, key.serialize_pem()]
     }
 
-    /// Trust of a node at this host, which knows others by certificates of the same authority.
+    /// Returns the trust of a node on this host, which accepts certificates of the same authority.
     fn trust(&self, host: &str) -> Trust {
         let trust = by_secret(b"secret");
         set_tls(&trust, &self.certify(host, |_| {}), &self.0.pem());
@@ -355,7 +355,7 @@ fn set_tls(trust: &Trust, [certificate, key]: &[String; 2], roots: &str) {
     set.unwrap();
 }
 
-/// Starts a node that leaves again, once it is connected to the two of a pair.
+/// Starts a node, waits until it is connected to both nodes of a pair, and stops it.
 fn newcomer_is_taken_in(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, trust: &Trust) {
     let started = start(directory, journal, name, trust.clone(), None);
     let node = started.node.unwrap();
@@ -366,7 +366,7 @@ fn newcomer_is_taken_in(directory: &MemoryDirectory, journal: &MemoryJournal, na
     node.leave();
 }
 
-/// Each step changes one node, then the other. Between the two a node comes in that has done the step.
+/// Each step changes one node, then the other. In between a node joins that has already done the step.
 #[test]
 fn secret_changes_node_by_node_while_nodes_come_in() {
     let secrets = |trust: &Trust, names: &[&str]| {
@@ -440,7 +440,7 @@ fn under_tls_nodes_need_a_certificate_of_the_same_authority() {
         let asked = wait(ask(&stranger.links, 3, "x", PATIENCE));
         assert_eq!(asked, Reply::NotHere, "{name}");
     }
-    // Whom nobody can make sure of is not asked.
+    // A node that cannot be authenticated is not asked.
     let elsewhere = start(
         &directory,
         &journal,

@@ -1,4 +1,4 @@
-//! Two primaries of one database, each with a node: a standby was promoted beside the server that it followed.
+//! Two primaries of one database, each with a node. A standby was promoted although its primary still runs.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use servers::{Postgres, PostgresOptions};
@@ -18,7 +18,7 @@ use throng_journal::{Error, FEATURES, Join, Later, NodeId, ShardSet};
 use throng_postgres::open_postgres;
 use throng_testing::until;
 
-/// An engine that serves whatever it is told to.
+/// An engine that serves any shards at once.
 struct Idle;
 
 impl Host for Idle {
@@ -54,14 +54,14 @@ fn start(name: &str, url: &str) -> Node {
     Node::start(directory, Arc::new(Idle), Links::new(4, trust), options).unwrap()
 }
 
-/// A way to a server that can be turned to another one.
+/// A route to a server that can be redirected to another one.
 struct Way {
     to: AtomicU16,
     open: Mutex<Vec<TcpStream>>,
 }
 
 impl Way {
-    /// Opens a way, and returns the port at which it begins.
+    /// Opens a route. Returns it with its port.
     fn to(port: u16) -> (Arc<Self>, u16) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let begins = listener.local_addr().unwrap().port();
@@ -72,7 +72,7 @@ impl Way {
         let passing = Arc::clone(&way);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // Where nobody listens the client is cut off.
+                // If nobody listens, the client is disconnected.
                 let _ = passing.pass(client);
             }
         });

@@ -1,7 +1,7 @@
-//! Real nodes on a PostgreSQL of the test's own: replaced by the next release one after the other under load, one of them taken back in between.
+//! Real nodes on a private PostgreSQL server. Under load, each is replaced by the next release, and one is rolled back in between.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-/// Two releases of a service, as the simulated upgrade has them: the next one knows a command, a timer's command and a kind more.
+/// The two releases of the simulated upgrade: the next one adds a command, a timer's command and a kind.
 #[path = "../../throng-sim/tests/nodes/rolling_upgrade/page.rs"]
 mod page;
 
@@ -30,7 +30,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const SHARDS: u16 = 16;
 const PAGES: u64 = 12;
 const CLIENTS: u64 = 4;
-/// Answers between two steps of the upgrade.
+/// The number of answers between two steps of the upgrade.
 const MORE: u64 = 300;
 
 struct Started {
@@ -42,14 +42,14 @@ struct Started {
 struct World {
     runtime: Runtime,
     url: String,
-    /// The nodes that run, which clients ask. The test adds and removes them under the lock.
+    /// The running nodes, which clients ask. The test adds and removes them under the lock.
     drivers: Mutex<BTreeMap<&'static str, Driver>>,
     is_over: AtomicBool,
-    /// Commands that clients were answered, or left to a newer node.
+    /// Counts commands that were answered, or left to a newer node.
     told: AtomicU64,
 }
 
-/// The facts that clients were told: messages by sender and receiver, and timers by page.
+/// The acknowledged facts: messages by sender and receiver, and timers by page.
 #[derive(Default)]
 struct Acknowledged {
     sent: BTreeMap<(u64, u64), u64>,
@@ -107,7 +107,7 @@ impl World {
         Started { app, engine, node }
     }
 
-    /// Ends a node like a process that is told to end.
+    /// Ends a node as SIGTERM would.
     fn end(&self, name: &str, Started { engine, node, .. }: Started) {
         self.drivers.lock().unwrap().remove(name);
         node.drain();
@@ -122,20 +122,20 @@ impl World {
         nodes.insert(name, self.start(name, app));
     }
 
-    /// Waits until clients have been answered more.
+    /// Waits for more answers to clients.
     fn more(&self) {
         let enough = self.told.load(Ordering::Relaxed) + MORE;
         until("clients are answered", || self.told.load(Ordering::Relaxed) >= enough);
     }
 
-    /// Returns a node that runs.
+    /// Returns a running node.
     fn driver(&self, number: u64) -> Driver {
         let drivers = self.drivers.lock().unwrap();
         let at = usize::try_from(number).unwrap() % drivers.len();
         drivers.values().nth(at).unwrap().clone()
     }
 
-    /// Asks a node; another one each time.
+    /// Asks a node, a different one each time.
     fn ask(&self, asked: &Asked, number: u64) -> Result<(), Error<JsonRejection>> {
         let driver = self.driver(number);
         let Asked { page, name, to, key } = asked.clone();
@@ -146,7 +146,7 @@ impl World {
         })
     }
 
-    /// Asks until it is done; `false`: a newer release is to do it, and only once is waited for.
+    /// Asks until it is done. Returns false if a newer release must do it and `waits` is false.
     fn is_done(&self, asked: &Asked, waits: bool) -> bool {
         let mut numbers = asked.to..;
         until_ok(&format!("{}/{}", asked.name, asked.key), || {
@@ -158,7 +158,7 @@ impl World {
         })
     }
 
-    /// Has pages send and set timers, in ways that both releases know, and once a node of the next one runs also in those that only it does.
+    /// Lets pages send messages and set timers in ways that both releases know. Once a node of the next release runs, also in its new ways.
     fn client(&self, client: u64, has_next: &AtomicBool) -> Acknowledged {
         let mut acknowledged = Acknowledged::default();
         let mut left = Vec::new();
@@ -185,7 +185,7 @@ impl World {
                 false => left.push(asked),
             }
             self.told.fetch_add(1, Ordering::Relaxed);
-            // Enough comes, and the test ends soon.
+            // There is enough load, and the test should end soon.
             self.runtime.block_on(pause());
         }
         for asked in &left {
@@ -196,7 +196,7 @@ impl World {
         acknowledged
     }
 
-    /// Returns what pages and leaves know.
+    /// Returns the state of pages and leaves.
     fn known(&self) -> BTreeMap<u64, Known> {
         let ids = (0..PAGES).chain(FIRST_LEAF..FIRST_LEAF + PAGES);
         let known = ids.filter_map(|id| {
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// Returns what is lost, counted twice or out of order, against what was acknowledged.
+/// Compares the state with the acknowledged facts. Returns each loss, duplicate and wrong order.
 fn wrong(acknowledged: &[Acknowledged], known: &BTreeMap<u64, Known>) -> Vec<String> {
     let mut wrong: Vec<String> = known.values().flat_map(|of| of.wrong.clone()).collect();
     let (mut sent, mut set) = (BTreeMap::<(u64, u64), u64>::new(), BTreeMap::<u64, u64>::new());
@@ -261,7 +261,7 @@ fn a_rolling_upgrade_with_one_step_back_delivers_exactly_once() {
                 scope.spawn(move || world.client(client, has_next))
             })
             .collect();
-        // Whatever becomes of it, the clients end.
+        // The clients must end even if the upgrade panics.
         let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let steps = [("a", AFTER), ("b", AFTER), ("b", BEFORE), ("b", AFTER), ("c", AFTER)];
             for (name, app) in steps {

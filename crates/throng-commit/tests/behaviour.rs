@@ -1,4 +1,4 @@
-//! Behaviour that the model checker does not need to see.
+//! Behaviour that needs no model checker.
 #![cfg(not(feature = "loom"))]
 
 use std::{
@@ -144,7 +144,7 @@ fn no_more_commits_are_taken_than_may_be_in_flight() {
     assert_eq!(open.durable(), 2);
 }
 
-/// A candidate, and how often it was woken.
+/// A candidate, and the count of its wake-ups.
 struct Loop {
     candidate: Candidate,
     count: Arc<Count>,

@@ -1,4 +1,4 @@
-//! Every interleaving of the engine's concurrency (feature `loom`).
+//! All interleavings of the engine's concurrency (feature `loom`).
 #![cfg(feature = "loom")]
 
 use loom::{
@@ -21,7 +21,7 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
     builder.check(test);
 }
 
-/// Does a thread's work under a queued lock: it runs in place or in the holder's hands, exactly once.
+/// Runs a thread's work under a queued lock, in place or by the holder, exactly once.
 fn add(queued_lock: &QueuedLock<Vec<usize>>, number: usize) {
     let entered = queued_lock.enter(
         number,
@@ -64,7 +64,7 @@ fn no_work_brought_to_a_turnstile_is_lost_or_done_twice() {
     });
 }
 
-/// Asks until it leads once, and does the work then.
+/// Asks until it leads once, then does the work.
 fn lead_once(leader: &Leader, candidate: Candidate, mut work: impl FnMut(&mut Term<'_>, &Waker)) {
     block_on(poll_fn(|context| {
         let Some(mut term) = leader.ask(candidate, context.waker()) else {
@@ -102,11 +102,11 @@ enum Seen {
     /// The candidate was told to wait.
     Waits(usize),
     Leads(usize),
-    /// Written before it hands over.
+    /// The candidate's term ends. Recorded before it hands over.
     Ends(usize),
 }
 
-/// Checks that nobody leads twice in a row while another waits, unless it gave way in between.
+/// Checks that no candidate leads twice in a row while another waits, unless it gave way in between.
 fn check_that_leadership_was_handed_over(seen: &[Seen]) {
     let (mut waits, mut has_to_give_way) = ([false; 2], [false; 2]);
     for what in seen {
@@ -218,7 +218,7 @@ fn waiters_for_room_wait_for_a_taken_commit() {
         };
         let (number, _) = open.take(1).unwrap();
         open.landed(number);
-        // Nothing comes after it.
+        // No commit comes after it.
         assert_eq!(waiter.join().unwrap(), Ok(()));
     });
 }
@@ -246,7 +246,7 @@ fn a_waker_is_woken_or_told_that_the_commit_has_landed() {
     });
 }
 
-/// Counts how often it is woken, and has its thread look.
+/// Counts the wake-ups, and wakes its thread.
 struct Count {
     woken: AtomicUsize,
     thread: Waker,
@@ -259,7 +259,7 @@ impl std::task::Wake for Count {
     }
 }
 
-/// Two tasks that wait for commit 1 on the calling thread.
+/// Returns two tasks that wait for commit 1 on the calling thread.
 fn two_wait(open: &OpenCommit<Vec<u8>>, thread: &Waker) -> [std::sync::Arc<Count>; 2] {
     std::array::from_fn(|_| {
         let count = std::sync::Arc::new(Count {
@@ -273,7 +273,7 @@ fn two_wait(open: &OpenCommit<Vec<u8>>, thread: &Waker) -> [std::sync::Arc<Count
     })
 }
 
-/// A relay, and commit 1 with something in it.
+/// Returns a relay, and a non-empty commit 1.
 fn staged() -> (std::sync::Arc<Relay>, Arc<OpenCommit<Vec<u8>>>) {
     let relay = std::sync::Arc::new(Relay::default());
     let open = Arc::new(OpenCommit::new(relay.clone()));

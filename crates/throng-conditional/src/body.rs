@@ -4,10 +4,10 @@
 //! offset  size  header (64 bytes, little-endian)
 //!      0     4  magic "THO1"
 //!      4     4  1: a commit, 2: a seal
-//!      8    16  name of the writer's stream
-//!     24    16  nonce of this body: no other body has it
+//!      8    16  random name of the stream
+//!     24    16  nonce of this body, which no other body has
 //!     40     8  number
-//!     48     4  checksum of the body before, 0 before the first
+//!     48     4  checksum of the preceding body, 0 if there is none
 //!     52     4  length of the commit
 //!     56     4  CRC32C over bytes 0..56, then the commit
 //!     60     4  reserved, 0
@@ -23,22 +23,22 @@ const COMMIT: u32 = 1;
 const SEAL: u32 = 2;
 const CRC_AT: usize = 56;
 
-/// The head of an object of a stream.
+/// The header of an object of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) name: u128,
     pub(crate) nonce: u128,
     pub(crate) number: u64,
-    /// The checksum of the body before.
+    /// The checksum of the preceding body, or 0.
     pub(crate) before: u32,
 }
 
-/// An object of a stream, as it was read.
+/// An object of a stream, parsed.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     Commit {
         head: Head,
-        /// The checksum that the next body names.
+        /// The checksum that the next body holds as `before`.
         sum: u32,
         commit: Commit,
     },
@@ -47,7 +47,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// Makes the body of a commit, and its checksum.
+/// Returns the body of a commit and its checksum.
 pub(crate) fn of_commit(head: Head, commit: &[u8]) -> (Bytes, u32) {
     build(COMMIT, head, commit)
 }
@@ -72,10 +72,10 @@ fn build(kind: u32, head: Head, commit: &[u8]) -> (Bytes, u32) {
     (body.into(), sum)
 }
 
-/// Reads an object that stands under this number of this stream.
+/// Parses the object under this number of this stream.
 ///
 /// # Errors
-/// A sentence says why it is neither a commit nor a seal of that place.
+/// A sentence: why the body is neither a commit nor a seal of this stream and number.
 pub(crate) fn parse(body: &[u8], name: u128, number: u64) -> Result<Entry, String> {
     let Some((header, commit)) = body.split_at_checked(HEADER_BYTES) else {
         return Err(format!("{} bytes are no object of a stream", body.len()));
@@ -176,7 +176,7 @@ mod tests {
         let (body, _) = of_commit(HEAD, commit().bytes());
         assert!(parse(&body, HEAD.name + 1, HEAD.number).is_err());
         assert!(parse(&body, HEAD.name, HEAD.number + 1).is_err());
-        // The reserved bytes mean nothing.
+        // The reserved bytes are not checked.
         for at in (0..60).chain(HEADER_BYTES..body.len()) {
             let mut changed = body.to_vec();
             changed[at] ^= 1;

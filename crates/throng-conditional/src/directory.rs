@@ -1,4 +1,4 @@
-//! The directory: nodes and owners in the root. Each change of it is a change of the root, and a beat is one, too.
+//! The directory: nodes and owners, stored in the root. Each change of the directory, beats included, is a change of the root.
 
 use crate::{
     journal::Inner,
@@ -8,7 +8,7 @@ use crate::{
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View, WriterId};
 
-/// The pause between two looks for a change: object storage tells nobody.
+/// The interval of checks for a change: object storage sends no notifications.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The directory of the cluster on a [`ConditionalJournal`](crate::ConditionalJournal).
@@ -21,7 +21,7 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Error> {
     Err(Error::Refused(why.into()))
 }
 
-/// Marks the streams of these owners as ending: those that are then to be sealed.
+/// Marks the streams of these owners as ending, and returns their writers, whose streams must be sealed.
 fn end_streams(root: &mut Root, is_over: impl Fn(&Owner) -> bool) -> Vec<WriterId> {
     let open = root
         .writers
@@ -78,7 +78,7 @@ impl ConditionalDirectory {
             let before = members.nodes.values().rfind(|node| node.name == join.name);
             let wants_drain = before.is_some_and(|node| node.wants_drain);
             let owners = members.owners.clone();
-            // The last of a name says if the next one is to drain.
+            // The last node of a name says if its next one is to drain.
             members
                 .nodes
                 .retain(|id, node| node.lives() || node.name != join.name || owners.contains(&Some(*id)));
@@ -115,7 +115,7 @@ impl ConditionalDirectory {
         Ok(view)
     }
 
-    /// Changes a living node that is told by its name.
+    /// Changes the living node of this name.
     async fn change_named(&self, name: &str, change: impl Fn(&mut Member) + Send + Sync) -> Result<bool, Error> {
         let change = self.inner.roots.change(|root| {
             let mut nodes = root.members.nodes.values_mut();
@@ -156,7 +156,7 @@ impl ConditionalDirectory {
     }
 
     async fn taken(&self, by: NodeId, shards: &ShardSet) -> Result<ShardSet, Error> {
-        // A node that declared another one dead may have died before its streams were sealed.
+        // The node that declared another one dead may have died before it sealed the other's streams.
         let root = self.inner.roots.read().await?;
         let is_over = |owner: &Owner| match owner {
             Owner::Node(node) => root.members.lives(NodeId(*node)).is_err(),
@@ -366,7 +366,7 @@ impl Directory for ConditionalDirectory {
                 return self.inner.host().pause(at_most).await;
             };
             loop {
-                // The store may not answer: the next beat says so.
+                // If the store does not answer, the next beat reports it.
                 let now = self.inner.roots.read().await.map(|root| root.members.version);
                 let passed = self.inner.host().boot_clock().saturating_sub(begun);
                 if now.is_ok_and(|now| now != seen) || passed >= at_most {

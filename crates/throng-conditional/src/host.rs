@@ -1,27 +1,27 @@
-//! The surroundings: tasks, clocks and randomness, which a simulation replaces.
+//! The environment of a journal: tasks, clocks and randomness. A simulation replaces it.
 
 use std::time::Duration;
 use throng_journal::Later;
 
-/// The surroundings of a journal.
+/// The environment of a journal.
 pub trait Host: Send + Sync + 'static {
-    /// Runs a task beside its caller, to its end.
+    /// Spawns a task, which runs to its end.
     fn spawn(&self, task: Later<'static, ()>);
 
-    /// Resolves after this long.
+    /// Resolves after this time.
     fn pause(&self, time: Duration) -> Later<'static, ()>;
 
-    /// Reads a clock that never goes back, and goes on while the machine sleeps. Leases are counted by it.
+    /// Reads a monotonic clock that keeps running while the machine sleeps. It times the leases.
     fn boot_clock(&self) -> Duration;
 
-    /// Reads the time of day, microseconds since 1970-01-01 UTC. It is only shown to people.
+    /// Reads the time of day, in microseconds since 1970-01-01 UTC. It is only shown to people.
     fn wall_micros(&self) -> i64;
 
-    /// Draws a random number, never the same again: not after a fork, nor in a copy of the machine's memory.
+    /// Draws a random number that never repeats, not even after a fork or in a copy of the machine's memory.
     fn random(&self) -> u128;
 }
 
-/// The pauses between requests that are repeated: each is twice as long as the one before.
+/// The pauses between repeated requests. Each is twice as long as the one before.
 pub(crate) struct Pauses {
     next: Duration,
 }
@@ -34,7 +34,7 @@ impl Pauses {
         Self { next: FIRST }
     }
 
-    /// Waits between the half and the whole of the next pause, so that callers that failed together do not come back together.
+    /// Waits for half to all of the next pause, so that callers that failed together do not return together.
     pub(crate) async fn pause(&mut self, host: &dyn Host) {
         let part = (host.random() % 512) as u32;
         let time = self.next / 2 + self.next / 1024 * part;

@@ -1,13 +1,12 @@
-//! Journal, directory and store of a Throng engine on any store with a conditional put: object storage, Cassandra.
+//! Journal, directory and store of a Throng engine on any storage with conditional puts, such as object storage or Cassandra.
 //!
-//! The crate makes no request by itself: an adapter implements [`ConditionalStore`], and a [`Host`] lends tasks, clocks and randomness; [`Machine`] is the one
-//! outside simulations. The
-//! protocol stands in `docs/decisions/032-conditional-puts.md`.
+//! The crate makes no request by itself. An adapter implements [`ConditionalStore`]. A [`Host`] provides tasks, clocks and randomness; outside
+//! simulations it is [`Machine`]. The protocol is described in `docs/decisions/032-conditional-puts.md`.
 //!
 //! ```text
-//! root.json              streams, layers of rows, nodes: changes on condition of what was read
+//! root.json              streams, layers of rows, nodes: replaced only if unchanged since the read
 //! s/STREAM/NUMBER        a commit, or a seal: put once, never changed; a seal is never deleted
-//! p/STREAM/AFTER-NONCE   commits that were written anew without what was removed
+//! p/STREAM/AFTER-NONCE   a segment: commits written anew, without the removed records
 //! c/WRITER-NONCE         a layer of the store's rows
 //! ```
 
@@ -37,15 +36,15 @@ use std::sync::Arc;
 /// The parts of a journal on a store with conditional puts.
 #[derive(Clone)]
 pub struct Opened {
-    /// The commits; the store can be rebuilt from them.
+    /// The commits. The store can be rebuilt from them.
     pub journal: Arc<ConditionalJournal>,
-    /// The store that is built from it.
+    /// The store that is built from the journal.
     pub store: Arc<ConditionalStates>,
     /// The directory in which the nodes of a cluster meet.
     pub directory: Arc<ConditionalDirectory>,
 }
 
-/// Opens a journal and its store. Makes no request: the first use does. A store passes the [`trial`] before the first journal is begun on it.
+/// Opens a journal and its store without a request: the first use makes one. Run the [`trial`] on a storage before the first journal begins there.
 #[must_use]
 pub fn open_conditional(store: Arc<dyn ConditionalStore>, host: Arc<dyn Host>, options: ConditionalOptions) -> Opened {
     let journal = ConditionalJournal::new(store, host, options);

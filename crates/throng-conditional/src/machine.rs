@@ -1,4 +1,4 @@
-//! The machine that a journal runs on, outside a simulation.
+//! The machine on which a journal runs, outside simulations.
 
 use crate::Host;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime};
 use throng_journal::Later;
 use tokio::runtime::Handle;
 
-/// Tasks on a runtime, the clocks of this machine, and its kernel's randomness.
+/// Tasks on a runtime, the clocks of this machine, and the randomness of its kernel.
 #[derive(Clone, Debug)]
 pub struct Machine {
     runtime: Handle,
 }
 
 impl Machine {
-    /// Takes a runtime with timers.
+    /// Creates a machine whose tasks run on this runtime, which must have timers.
     #[must_use]
     pub fn new(runtime: Handle) -> Self {
         Self { runtime }
@@ -27,7 +27,7 @@ impl Host for Machine {
     }
 
     fn pause(&self, time: Duration) -> Later<'static, ()> {
-        // The timer is this runtime's, whoever waits for it.
+        // The timer belongs to this runtime, whichever executor waits for it.
         let _entered = self.runtime.enter();
         Box::pin(tokio::time::sleep(time))
     }
@@ -44,7 +44,7 @@ impl Host for Machine {
 
     fn random(&self) -> u128 {
         let mut bytes = [0; 16];
-        // The kernel has always some, soon after the machine's start at the latest.
+        // The kernel has randomness at the latest soon after the machine's start.
         while SystemRandom::new().fill(&mut bytes).is_err() {}
         u128::from_ne_bytes(bytes)
     }

@@ -1,4 +1,4 @@
-//! Nodes, and what they own, as the root keeps them.
+//! Nodes and the shards they own, as stored in the root.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -19,7 +19,7 @@ pub(crate) struct Members {
     pub(crate) floor_app: u64,
 }
 
-/// A node, from when it joined. Those that are over and own nothing are forgotten, but for the last of each name.
+/// A node that has joined. Nodes that are over and own nothing are forgotten, except the last of each name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub(crate) name: String,
@@ -36,9 +36,9 @@ pub(crate) struct Member {
     pub(crate) wants_drain: bool,
     pub(crate) reaches: BTreeSet<u64>,
     pub(crate) is_cut_off: bool,
-    /// Random: tells the caller that joined from another.
+    /// Random: tells the caller that joined as this node from others.
     pub(crate) nonce: String,
-    /// Random: tells the caller that declared it dead from another.
+    /// Random: tells the caller that declared the node dead from others.
     pub(crate) judgement: Option<String>,
 }
 
@@ -120,13 +120,13 @@ impl Member {
 }
 
 impl Members {
-    /// The name of a node that lives.
+    /// Returns the node's name if it lives.
     pub(crate) fn living(&self) -> Option<&str> {
         let living = self.nodes.values().find(|node| node.lives());
         living.map(|node| &*node.name)
     }
 
-    /// Says why a node does not own all of these.
+    /// Checks that a node owns all of these shards.
     pub(crate) fn owns(&self, node: NodeId, shards: &ShardSet) -> Result<(), Error> {
         self.lives(node)?;
         let others = shards.iter().filter(|shard| self.owner(*shard) != Some(node));

@@ -1,8 +1,8 @@
-//! The root: one small object that says which streams, layers of rows and nodes there are. It changes on condition of what was read.
+//! The root: one small object that lists the streams, the layers of rows and the nodes. A conditional put replaces the version that was read.
 //!
-//! Each change has a greater revision and a nonce, so that no two bodies are the same: a version that is a checksum of the body never
-//! comes back. A change is a function that is applied again to whatever is read after a request of unknown outcome; it recognizes its own
-//! effect by a name that is used once.
+//! Each change has a greater revision and a nonce, so no two bodies are equal. A version that is a checksum of the body never returns. A change is a
+//! function. After a request of unknown outcome it is applied again to the root that is read then. It recognizes its own earlier effect by a name
+//! that is used once.
 
 use crate::{ConditionalStore, Fault, Host, Replaced, Version, host::Pauses, members::Members};
 use bytes::Bytes;
@@ -10,53 +10,53 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 use throng_journal::{Error, NodeId, ShardSet, WriterId};
 
-/// The key of the object that a journal has before it has any other.
+/// The key of the root, the first object of a journal.
 pub const KEY: &str = "root.json";
 const FORMAT: u32 = 1;
-/// Nonces of earlier revisions that a root carries.
+/// The number of nonces of earlier revisions in a root.
 const TRAIL_MAX: usize = 64;
-/// Reads in a row that may find an older root than was seen before.
+/// The most reads in a row that find an older root than one seen before.
 const STALE_MAX: u32 = 50;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Root {
     format: u32,
-    /// The id of this journal: another one has another.
+    /// The unique id of this journal.
     pub(crate) journal: String,
     pub(crate) revision: u64,
-    /// The nonces of the last revisions, the newest last: a root that another has replaced against its word is missing in them.
+    /// The nonces of the last revisions, the newest last. If that of a revision seen before is missing, the store let two changes of one version win.
     trail: Vec<u64>,
-    /// In the order of their numbers.
+    /// In order of their numbers.
     pub(crate) writers: Vec<Writer>,
-    /// The rows of the store: a later layer changes what the earlier ones say.
+    /// The rows of the store. A later layer overrides the earlier ones.
     pub(crate) layers: Vec<Layer>,
     pub(crate) members: Members,
-    /// Objects that nothing refers to any more, and that are still to be deleted.
+    /// Objects without any reference, still to be deleted.
     pub(crate) garbage: Vec<Garbage>,
 }
 
-/// A stream, as the root names it: its writer, its objects' name, and how far it reaches.
+/// A stream's entry in the root: its writer, the name of its objects, and its extent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Writer {
     pub(crate) writer: u64,
-    /// The random name under which its objects stand.
+    /// The random name in the keys of its objects.
     pub(crate) name: String,
     pub(crate) owner: Owner,
-    /// The shards whose records it may hold; none: all.
+    /// The shards whose records it may hold. `None`: all.
     pub(crate) shards: Option<Vec<u8>>,
-    /// Appends that it may have in flight.
+    /// The number of appends that it may have in flight.
     pub(crate) depth: u64,
-    /// Being sealed: nothing of it changes the root any more.
+    /// True once the stream is being sealed. From then on its writer cannot change the root.
     pub(crate) is_ending: bool,
     /// The last commit, once the stream is sealed.
     pub(crate) last: Option<u64>,
-    /// A checkpoint covers it up to this commit, so all up to here are commits.
+    /// The last commit that a checkpoint covers. All numbers up to it are commits.
     pub(crate) covered: u64,
-    /// No engine answers from what it knows by this stream any more.
+    /// True once no engine answers from its knowledge of this stream.
     pub(crate) is_released: bool,
     pub(crate) begun_micros: i64,
     pub(crate) ended_micros: Option<i64>,
-    /// Parts of its history that were written anew without what was removed, in order. They begin with its first commit.
+    /// Parts of the history that were written anew without the removed records, in order, from the first commit on.
     pub(crate) segments: Vec<Segment>,
 }
 
@@ -67,20 +67,20 @@ pub(crate) enum Owner {
     Node(u64),
 }
 
-/// Commits that follow each other, in one object.
+/// Consecutive commits in one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Segment {
     pub(crate) after: u64,
     pub(crate) upto: u64,
     pub(crate) key: String,
-    /// The checksum that the commit behind it names.
+    /// The checksum that the next commit must name.
     pub(crate) sum: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Garbage {
     Object(String),
-    /// Commits of a stream, which a segment holds now.
+    /// Commits of a stream that a segment has replaced.
     Commits {
         name: String,
         after: u64,
@@ -108,12 +108,12 @@ impl Writer {
         self.shard_set().is_none_or(|own| own.overlaps(shards))
     }
 
-    /// The random name as a number, as bodies carry it.
+    /// Returns the random name as a number, as bodies hold it.
     pub(crate) fn stream(&self) -> u128 {
         u128::from_str_radix(&self.name, 16).unwrap_or_default()
     }
 
-    /// The last commit that stands in a segment.
+    /// Returns the last commit in a segment.
     pub(crate) fn segmented(&self) -> u64 {
         self.segments.last().map_or(0, |segment| segment.upto)
     }
@@ -144,7 +144,7 @@ impl Root {
         self.writers.last().map_or(1, |last| last.writer + 1)
     }
 
-    /// A stream that is not sealed and may hold records of these, of whomever but this node.
+    /// Returns a stream that is not sealed and may hold records of these shards, of any owner except the node `but`.
     pub(crate) fn open_stream(&self, shards: &ShardSet, but: Option<NodeId>) -> Option<WriterId> {
         let mut open = self
             .writers
@@ -157,9 +157,9 @@ impl Root {
 
 /// The result of a change.
 pub(crate) enum Change<T> {
-    /// The root is to be written as it was changed.
+    /// The changed root must be written.
     Write(T),
-    /// There is nothing to change, or it was changed so before.
+    /// Nothing is to be changed, or an earlier request made the change.
     Leave(T),
 }
 
@@ -169,11 +169,11 @@ struct Seen {
     version: Version,
 }
 
-/// Reads the root and changes it, for one process.
+/// Reads and changes the root, for one process.
 pub(crate) struct Roots {
     store: Arc<dyn ConditionalStore>,
     host: Arc<dyn Host>,
-    /// The newest that was read or written. An older one is not believed any more.
+    /// The newest root read or written. An older one is ignored.
     seen: Mutex<Option<Seen>>,
 }
 
@@ -206,7 +206,7 @@ impl Roots {
         self.host.random() as u64
     }
 
-    /// Reads the root; makes one where there is none.
+    /// Reads the root, and creates it if it does not exist.
     async fn fetch(&self) -> Result<Seen, Error> {
         let mut pauses = Pauses::new();
         for _ in 0..STALE_MAX {
@@ -226,7 +226,7 @@ impl Roots {
                             revision: 1,
                             ..Root::default()
                         };
-                        // Whatever comes of it, the next read tells.
+                        // The next read shows the outcome.
                         self.store.put_new(KEY, write(&root)?).await;
                     }
                     None
@@ -245,7 +245,7 @@ impl Roots {
         ))
     }
 
-    /// Keeps the newest; `false`: an older one than was seen before.
+    /// Keeps the newest root. Returns false for an older one than seen before.
     fn note(&self, found: &Seen) -> Result<bool, Error> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = &*seen {
@@ -275,8 +275,8 @@ impl Roots {
         Ok(true)
     }
 
-    /// Changes the root by a function that is applied again to what is read after each request that was not certainly the first. It can
-    /// tell whether an earlier request of its own took effect.
+    /// Changes the root by a function. After each request without certain success the function is applied again to the newly read root. It must be
+    /// able to tell whether an earlier request of its own took effect.
     pub(crate) async fn change<T>(
         &self,
         mut change: impl FnMut(&mut Root) -> Result<Change<T>, Error>,
@@ -291,7 +291,7 @@ impl Roots {
             let mut root = (*seen.root).clone();
             let result = match change(&mut root) {
                 Ok(Change::Write(result)) => result,
-                // What an old root says is not relied on.
+                // A decision made on an outdated root does not count.
                 Ok(Change::Leave(_)) | Err(_) if !self.is_current(&seen).await? => continue,
                 Ok(Change::Leave(result)) => return Ok(result),
                 Err(refused) => return Err(refused),
@@ -312,7 +312,7 @@ impl Roots {
         }
     }
 
-    /// True if the root is still this one, by its version alone.
+    /// Checks by the version alone if the root is still this one.
     async fn is_current(&self, seen: &Seen) -> Result<bool, Error> {
         let mut pauses = Pauses::new();
         for _ in 0..STALE_MAX {

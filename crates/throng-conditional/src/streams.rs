@@ -10,30 +10,30 @@ use bytes::Bytes;
 use std::{fmt, future::poll_fn, sync::Arc, task::Poll};
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
-/// Objects that are read at a time.
+/// The number of objects read at a time.
 pub(crate) const WINDOW: u64 = 16;
-/// Reads in a row that may find nothing where the store has said that there is something, or be unanswered.
+/// The most reads in a row without an answer, or that find nothing although the store said that the object exists.
 const STALE_MAX: u32 = 50;
 
 /// The outcome of putting a body under a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Landed {
-    /// Stands there, for good.
+    /// The body is stored there for good.
     Mine,
     /// A seal stands there: the stream is over.
     Sealed,
-    /// Another commit stands there: nothing more of this stream may be put by whoever meant to.
+    /// Another commit is stored there. The writer must not put anything more to this stream.
     Taken,
-    /// The store refuses, or what stands there cannot be read.
+    /// The store refuses, or the object there cannot be read.
     Stop(String),
 }
 
-/// Why an object of a stream was not read.
+/// The reason that an object of a stream was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The store refuses, or does not answer.
     Store(String),
-    /// Something else stands there than was written.
+    /// The object is not the one that was written.
     Damaged(String),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// A stream's objects.
+/// The objects of streams.
 #[derive(Clone)]
 pub(crate) struct Streams {
     pub(crate) store: Arc<dyn ConditionalStore>,
@@ -66,7 +66,7 @@ pub(crate) fn key(name: u128, number: u64) -> String {
 }
 
 impl Streams {
-    /// Puts a body under its number, the same bytes again and again until it is known what stands there.
+    /// Puts a body under its number. Repeats the put with the same bytes until the content of that number is known.
     pub(crate) async fn put(&self, head: Head, body: Bytes) -> Landed {
         let key = key(head.name, head.number);
         let mut pauses = Pauses::new();
@@ -86,10 +86,10 @@ impl Streams {
         }
     }
 
-    /// Reads what stands under a number, if anything does.
+    /// Reads the object under a number, if it exists.
     ///
     /// # Errors
-    /// A sentence: the store refuses, or it cannot be read.
+    /// `Trouble`: the store refuses, or the object is damaged.
     pub(crate) async fn get(&self, name: u128, number: u64) -> Result<Option<Entry>, Trouble> {
         let key = key(name, number);
         let mut pauses = Pauses::new();
@@ -111,10 +111,10 @@ impl Streams {
         Err(Trouble::Store(format!("it does not answer: {last}")))
     }
 
-    /// Reads what stands under a number where something is known to stand: a store that says otherwise is asked again.
+    /// Reads an object that is known to exist. If the store does not find it, it is asked again.
     ///
     /// # Errors
-    /// As [`get`](Self::get); or it is not found for too long.
+    /// Same as [`get`](Self::get), or the object is not found for too long.
     pub(crate) async fn surely(&self, name: u128, number: u64) -> Result<Entry, Trouble> {
         let mut pauses = Pauses::new();
         for _ in 0..STALE_MAX {
@@ -128,16 +128,16 @@ impl Streams {
         ))
     }
 
-    /// Ends a stream whose commits up to `from` are known to have landed: its last commit. Nothing of it lands afterwards.
+    /// Ends a stream whose commits up to `from` are known to have landed. Returns its last commit. No commit lands afterwards.
     ///
-    /// Seals are put at the numbers that a writer may have in flight and at the one behind these, so that a living one meets a seal. The
-    /// stream ends before its lowest seal once every number below is known to be a commit.
+    /// Puts seals at all numbers that a writer may have in flight, and at the next one, so that a living writer meets a seal. The stream ends before
+    /// its lowest seal, once every lower number is known to be a commit.
     pub(crate) async fn seal(&self, writer: &Writer, from: u64) -> Result<u64, Error> {
         let name = writer.stream();
         let failed = |why: String| Error::backend(format!("sealing the stream of writer {}", writer.writer), why);
         let mut next = from + 1;
         loop {
-            // A read that finds nothing is a hint: the put decides.
+            // A read that finds nothing is only a hint. The put decides.
             let window = self.window(name, next, WINDOW).await;
             let mut sealed = false;
             let mut first_missing = false;
@@ -170,7 +170,7 @@ impl Streams {
                 async move { self.put(head, body::of_seal(head)).await }
             });
             for landed in all(puts.collect()).await {
-                // A commit that came first is no reason to stop.
+                // A commit that landed first is no reason to stop.
                 if let Landed::Stop(why) = landed {
                     return Err(failed(why));
                 }
@@ -181,7 +181,7 @@ impl Streams {
         Ok(last)
     }
 
-    /// Looks for what a store that keeps its word cannot show behind the end of a stream.
+    /// Searches behind the end of a stream for commits that prove that the store broke its promise.
     async fn look_again(&self, writer: &Writer, last: u64) -> Result<(), Error> {
         let name = writer.stream();
         let broken = |found: &str, number: u64| {
@@ -206,13 +206,13 @@ impl Streams {
         Ok(())
     }
 
-    /// Reads `count` numbers at once, in order.
+    /// Reads `count` numbers concurrently, and returns them in order.
     pub(crate) async fn window(&self, name: u128, from: u64, count: u64) -> Vec<Result<Option<Entry>, Trouble>> {
         all((from..from + count).map(|number| self.get(name, number)).collect()).await
     }
 }
 
-/// Says that a commit which was durable cannot be read.
+/// Returns the error that a durable commit cannot be read.
 pub(crate) fn damaged(writer: WriterId, number: u64, place: impl Into<String>, why: impl Into<String>) -> Error {
     Error::Damaged {
         position: Position::new(writer, CommitNo(number)),
@@ -221,7 +221,7 @@ pub(crate) fn damaged(writer: WriterId, number: u64, place: impl Into<String>, w
     }
 }
 
-/// Waits for all of them, in their order.
+/// Waits for all futures, and returns their outputs in order.
 pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<(_, Option<F::Output>)> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {

@@ -1,44 +1,44 @@
-//! The trial: a store's word is not believed before the store has kept it in a race.
+//! The trial: a race that a store must pass before its promises are relied on.
 
 use crate::{ConditionalStore, Fault, Host, Object, PutNew, Replaced, Version, host::Pauses, streams::all};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Writers that want one key at the same time.
+/// The number of writers that want one key at the same time.
 const WRITERS: usize = 32;
 /// The longest that a request without an outcome is repeated.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of an object of the trial: more than servers keep beside its name, since larger ones take another path.
+/// The size of an object of the trial. It exceeds what servers store inline with the key, because larger objects take another path.
 const BODY_BYTES: usize = 20_000;
 
 /// The reason that a store must not hold a journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Several creators of one key were each told to be its only one.
+    /// Several creators of one key were each told to have won.
     #[error(
         "the storage ignores `If-None-Match: *`: {winners} of {WRITERS} writers at once were each told to have created one object; use a storage, or a \
          release of it, that lets one win"
     )]
     SeveralCreated {
-        /// The writers that were each told to have won.
+        /// The number of writers that were each told to have won.
         winners: usize,
     },
-    /// An object that was there was created once more.
+    /// An existing object was created again.
     #[error("the storage ignores `If-None-Match: *`: an object that was there was overwritten")]
     CreatedTwice,
-    /// Several writers over one version were each told to be the only one.
+    /// Several writers of one version were each told to be the only one.
     #[error(
         "the storage ignores `If-Match`: {winners} of {WRITERS} writers at once were each told to have replaced one version; use a storage, or a \
          release of it, that lets one win"
     )]
     SeveralReplaced {
-        /// The writers that were each told to have won.
+        /// The number of writers that were each told to have won.
         winners: usize,
     },
-    /// A version that was no more was replaced.
+    /// An outdated version was replaced.
     #[error("the storage ignores `If-Match`: a version that was no more was replaced")]
     StaleReplaced,
-    /// An object that was not there was replaced.
+    /// A missing object was replaced.
     #[error("the storage ignores `If-Match`: an object that was not there was replaced")]
     NothingReplaced,
     /// Every writer was refused.
@@ -46,21 +46,21 @@ pub enum Unfit {
         "none of {WRITERS} writers at once was told to have {done} the object, though each could have: the storage loses its own answers"
     )]
     NoneWon {
-        /// The thing that each of them wanted.
+        /// The action that each of them wanted.
         done: &'static str,
     },
-    /// A read shows something older than what was acknowledged before it began.
+    /// A read returns an older state than one acknowledged before the read began.
     #[error("the storage reads stale: after {after}, a read found {found}")]
     StaleRead {
         /// The acknowledged request.
         after: &'static str,
-        /// The result of the read.
+        /// The returned state.
         found: &'static str,
     },
-    /// A read gives other bytes than were put.
+    /// A read returns other bytes than were put.
     #[error("the storage garbles: an object's bytes are not those of the one writer that was told to have written it")]
     Garbled,
-    /// A version's name is not the one that its writer was told, or that of another version.
+    /// The version of an object differs from the one its writer was told, or equals another version.
     #[error("the storage's ETags do not tell versions apart: {0}")]
     Versions(&'static str),
     /// A request had no outcome.
@@ -81,14 +81,14 @@ pub enum Unfit {
     },
 }
 
-/// A put whose outcome is known.
+/// The known outcome of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Stored(Version),
     ConditionFailed,
 }
 
-/// Lets writers race on a store, under keys that nobody else uses: some 140 requests.
+/// Lets writers race on a store, under unique keys, with about 140 requests.
 ///
 /// # Errors
 /// The reason that the store must not hold a journal.
@@ -100,7 +100,7 @@ pub async fn trial(store: &dyn ConditionalStore, host: &dyn Host) -> Result<(), 
 struct Trial<'a> {
     store: &'a dyn ConditionalStore,
     host: &'a dyn Host,
-    /// Begins the keys of this trial alone.
+    /// The prefix of all keys of this trial.
     prefix: String,
 }
 
@@ -113,12 +113,12 @@ impl Trial<'_> {
         if self.replace(&missing, &self.body(0), &version).await? != Outcome::ConditionFailed {
             return Err(Unfit::NothingReplaced);
         }
-        // A rest of it harms nobody: no other trial has this key.
+        // A leftover is harmless: no other trial uses this key.
         _ = self.store.delete(key).await;
         Ok(())
     }
 
-    /// Has many create one object: one wins, also against those that come late; its bytes are read.
+    /// Lets many writers create one object. Checks that one wins, also against late ones, and that a read returns its bytes.
     async fn create_race(&self, key: &str) -> Result<(Bytes, Version), Unfit> {
         if self.get("reading an object that is not there", key).await?.is_some() {
             return Err(Unfit::StaleRead {
@@ -150,7 +150,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Has many replace one version: one wins, and nobody over one that is no more.
+    /// Lets many writers replace one version. Checks that one wins, and that no outdated version can be replaced.
     async fn replace_race(&self, key: &str, before: &Bytes, version: &Version) -> Result<(), Unfit> {
         let bodies: Vec<Bytes> = (0..WRITERS).map(|writer| self.body(writer)).collect();
         let puts = all(bodies.iter().map(|body| self.replace(key, body, version)).collect()).await;
@@ -216,7 +216,7 @@ impl Trial<'_> {
         self.own(key, body, outcome).await
     }
 
-    /// Tells a put that lost from one that won by an attempt of which nobody heard, or that was delivered twice.
+    /// Tells if a put that was refused has won by an earlier attempt whose answer was lost, or by a duplicate.
     async fn own(&self, key: &str, body: &Bytes, outcome: Outcome) -> Result<Outcome, Unfit> {
         if outcome != Outcome::ConditionFailed {
             return Ok(outcome);
@@ -227,7 +227,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Makes the same request until its outcome is known.
+    /// Repeats a request until its outcome is known.
     async fn repeated<T, R>(&self, doing: &'static str, attempt: impl Fn() -> R) -> Result<T, Unfit>
     where
         R: Future<Output = Result<T, Fault>>,
@@ -246,7 +246,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The bytes of a writer: no other writer's, in this trial or in another.
+    /// Returns bytes unique to this writer, also among all trials.
     fn body(&self, writer: usize) -> Bytes {
         let mut bytes = format!("writer {writer} {:032x} ", self.host.random()).into_bytes();
         bytes.resize(BODY_BYTES, b'.');
@@ -254,7 +254,7 @@ impl Trial<'_> {
     }
 }
 
-/// The writers whose puts were stored, by their numbers.
+/// Returns the numbers of the writers whose puts were stored, with their versions.
 fn stored(puts: Vec<Result<Outcome, Unfit>>) -> Result<Vec<(usize, Version)>, Unfit> {
     let mut stored = Vec::new();
     for (number, put) in puts.into_iter().enumerate() {
@@ -285,25 +285,25 @@ mod tests {
         runtime.unwrap().block_on(future)
     }
 
-    /// A deviation of a store from what it promises.
+    /// A way in which a store breaks its promise.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Lie {
         None,
-        /// Each creator is told to be the one, and overwrites the other.
+        /// Each creator is told to have won, and overwrites the one before.
         IgnoresNoneMatch,
-        /// Each creator is told to be the one; the first stays.
+        /// Each creator is told to have won; the first object stays.
         PraisesAll,
-        /// Each writer over a version is told to be the one.
+        /// Each writer of a version is told to have won.
         IgnoresMatch,
-        /// A put over a version creates what is not there.
+        /// A conditional put creates a missing object.
         MatchCreates,
-        /// A read shows the version before.
+        /// A read returns the previous version.
         ReadsStale,
-        /// Bytes change on their way.
+        /// Bytes change in transit.
         Garbles,
-        /// All versions have one name.
+        /// All versions have the same name.
         NamesAlike,
-        /// Every creator is refused, and nothing stored.
+        /// Every creator is refused, and nothing is stored.
         StoresNothing,
         /// A read of a missing object is refused.
         Hides,
@@ -312,7 +312,7 @@ mod tests {
     #[derive(Debug)]
     struct Liar {
         lie: Lie,
-        /// Every so many-th answer to a put is lost.
+        /// The answer to every n-th put is lost.
         loses: usize,
         puts: AtomicUsize,
         objects: Mutex<BTreeMap<String, Vec<(Bytes, usize)>>>,
@@ -327,7 +327,7 @@ mod tests {
             })
         }
 
-        /// Puts if the last version is this one; true, if so.
+        /// Puts if the last version is `seen`. Returns `None` if it is not.
         fn put(&self, key: &str, body: Bytes, seen: Option<&Version>) -> Option<Result<Version, ()>> {
             let number = self.puts.fetch_add(1, Relaxed) + 1;
             let mut objects = self.objects.lock().unwrap();
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// Tasks and clocks of a world in which no time passes.
+    /// Tasks and clocks of a world whose time stands still.
     struct Still;
 
     impl Host for Still {

@@ -151,7 +151,7 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// Entities that share a counter.
+    /// The hash of entities that share one counter.
     const ONE: u64 = 7 << 32;
     const OTHER: u64 = ONE + 1;
 

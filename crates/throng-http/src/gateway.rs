@@ -644,7 +644,7 @@ mod tests {
     };
     use throng::journal::{MemoryJournal, MemoryStore};
 
-    /// Which thread serves a new connection.
+    /// Returns the name of the thread that serves a new connection.
     fn served_by(address: SocketAddr) -> String {
         let mut client = TcpStream::connect(address).unwrap();
         let request = "GET /thread HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -678,7 +678,7 @@ mod tests {
             seen.insert(served_by(running.address()));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["throng-http-0", "throng-http-1"]);
-        // The loop serves from its first moment on, and is counted a moment later.
+        // The loop serves from its first moment on, but is counted a moment later.
         let are_two = || {
             let mut text = String::new();
             running.engine().metrics().encode(&mut text).unwrap();

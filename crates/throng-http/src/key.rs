@@ -100,7 +100,7 @@ mod tests {
                 keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2],
                 "{keys:?}"
             );
-            // Nobody takes a key of hers by writing what it becomes.
+            // Nobody can take one of her keys by sending its qualified form.
             assert!(of("", &keys[0]) != keys[0] && of("bob", &keys[0]) != keys[0]);
             assert_eq!(of("ann", key), keys[0]);
         }

@@ -1,4 +1,4 @@
-//! A command that is a part of a trace runs in a span that says so. In a program of its own: the subscriber is the whole process's.
+//! A command with a trace context runs in a span of that trace. This is a separate program because the subscriber is process-wide.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

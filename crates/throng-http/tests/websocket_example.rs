@@ -1,8 +1,8 @@
-//! The WebSocket clients of the example, really run: the page in headless Chromium, and the one in Rust.
+//! Runs the WebSocket clients of the example: the page in headless Chromium, and the one in Rust.
 //!
-//! A program of its own: it is the example, too, whose one thread others' tests would slow down.
+//! This is a separate program because it also acts as the example, whose only thread other tests would slow down.
 //!
-//! Needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves the browser out, aloud.
+//! Needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` skips the browser, with a message.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -22,7 +22,7 @@ use std::{
 use throng_http::Running;
 use throng_testing::block_on;
 
-/// A browser on a busy machine takes its time.
+/// Long enough for a browser on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(page: String, routes: Router) -> Running {
@@ -38,7 +38,7 @@ fn the_client_in_rust_counts_in_one_frame_and_sees_every_event() {
     running.stop_blocking();
 }
 
-/// A script that does on the page what a person would do with its buttons, and tells the test.
+/// A script that presses the page's buttons like a person, and reports to the test.
 const SCRIPT: &str = r#"<script>
   const tell = text => fetch('/report', { method: 'POST', body: text })
   onerror = message => tell('ERROR ' + message)
@@ -64,7 +64,7 @@ const SCRIPT: &str = r#"<script>
   })
 </script></head>"#;
 
-/// A process that ends with the test.
+/// A process that is killed at the test's end.
 struct Process(Child);
 
 impl Drop for Process {
@@ -92,7 +92,7 @@ fn the_page_counts_queries_and_follows_in_a_browser() {
     );
 }
 
-/// Set where this program is to be the example itself.
+/// The variable that makes this program act as the example.
 const AS_THE_EXAMPLE: &str = "THRONG_TEST_AS_THE_EXAMPLE";
 
 #[test]
@@ -106,7 +106,7 @@ fn the_example_as_a_process() {
 #[test]
 fn the_example_ends_gracefully_at_ctrl_c() {
     let child = Command::new(env::current_exe().unwrap())
-        // The example reads its first argument; to the test program both are names of tests.
+        // The example reads its first argument. The test program takes both for names of tests.
         .args(["127.0.0.1:0", "the_example_as_a_process", "--exact", "--nocapture"])
         .env(AS_THE_EXAMPLE, "1")
         .stdout(Stdio::piped())
@@ -118,7 +118,7 @@ fn the_example_ends_gracefully_at_ctrl_c() {
     let address = lines.find_map(|line| line.strip_prefix("open http://").map(str::to_owned));
     let address = address.expect("the example says where it is");
     assert!(TcpStream::connect(&address).is_ok());
-    // Until there is a handler, the signal would end the process at once.
+    // Before a handler is installed, the signal would end the process at once.
     let id = rustix::process::Pid::from_child(&process.0);
     let status = format!("/proc/{}/status", process.0.id());
     while !is_caught(&std::fs::read_to_string(&status).unwrap(), rustix::process::Signal::INT) {

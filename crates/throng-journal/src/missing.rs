@@ -98,7 +98,7 @@ mod tests {
             (7, None, 0, Ok(7)),
             (7, Some(8), 3, Ok(7)),
             (7, Some(8), 7, Ok(7)),
-            // Gone, and created anew.
+            // The file is gone and was created anew.
             (0, None, 3, Ok(3)),
             (0, Some(4), 3, Ok(3)),
             (2, Some(4), 3, Ok(3)),

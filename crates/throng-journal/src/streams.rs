@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(told.to_string(), "3.2");
         assert_eq!(next(&told, &streams), "6.0-7");
         told.tell(at("6.1"), &streams);
-        // The third one has not ended, and is told as far as it goes.
+        // The third stream has not ended, so it is stored with its current position.
         assert_eq!(told.to_string(), "3.2,6.1");
         assert_eq!((told.first(), told.untold(&streams)), (WriterId(3), 6));
         let has = |position| told.has(at(position));
@@ -311,18 +311,18 @@ mod tests {
         assert_eq!((told.clone(), told.untold(&streams)), (Positions::from(at("2.5")), 0));
     }
 
-    /// A step of the test: a change of the journal, or of the reader that tells it.
+    /// A step of the test: a change of the journal, or an action of its reader.
     #[derive(Clone, Debug)]
     enum Step {
         /// A node commits to its stream.
         Commit(usize),
-        /// A node ends its stream, and gives a shard to another one.
+        /// A node ends its stream, and gives a shard to another node.
         Move(u16, usize),
-        /// All streams end, and one that may hold all begins, or the nodes'.
+        /// All streams end. Then one stream for all shards begins, or one for each node.
         Alone(bool),
-        /// Some commits of what may be told are told: which stream, and how many.
+        /// The reader takes this many commits of this stream.
         Tell(usize, u64),
-        /// The streams are looked at anew.
+        /// The reader lists the streams anew.
         Look,
     }
 
@@ -381,7 +381,7 @@ mod tests {
                 }
                 Step::Move(shard, to) if !self.alone && self.owners[usize::from(*shard)] != *to => {
                     let from = std::mem::replace(&mut self.owners[usize::from(*shard)], *to);
-                    // The giver's stream ends first, then the receiver's.
+                    // The giver's stream ends before the receiver's.
                     for node in [from, *to] {
                         let own = self.own(node);
                         if !own.is_empty() {
@@ -411,8 +411,8 @@ mod tests {
     }
 
     proptest! {
-        /// However reads, ends and new streams follow each other: every commit is told once, each stream in its order, no stream before
-        /// one it has to wait for, and in the end all of them.
+        /// For any order of reads, ends and new streams, each commit is read exactly once. Each stream is read in order, and no stream before one
+        /// that it must wait for.
         #[test]
         fn every_commit_is_told_once_and_in_the_order_of_its_shards(steps in steps()) {
             let mut model = Model { streams: Vec::new(), owners: [0, 0, 1, 1, 2], alone: true };
@@ -432,13 +432,13 @@ mod tests {
                         let writer = stretch.after.writer;
                         seen.extend((stretch.after.commit.0 + 1..=upto).map(|commit| Position { writer, commit: CommitNo(commit) }));
                         told.tell(Position { writer, commit: CommitNo(upto) }, &streams);
-                        // As it is kept and read again.
+                        // Stored and read again, as between two starts.
                         told = told.to_string().parse().unwrap();
                     }
                     step => model.step(step),
                 }
             }
-            // Whoever tells something that it has just looked at names no more than it has to.
+            // A reader that has just listed the streams stores no more positions than necessary.
             model.step(&Step::Commit(0));
             streams = look(&told, &model);
             while let Some(stretch) = told.next(&streams).pop() {
@@ -447,7 +447,7 @@ mod tests {
                 told.tell(Position { writer, commit: stretch.upto }, &streams);
             }
             prop_assert_eq!(told.untold(&model.streams), 0);
-            // More than is open, and the last one, is never named.
+            // At most one position for each open stream is stored, and one more.
             let open = model.streams.iter().filter(|stream| !stream.is_sealed).count();
             prop_assert!(told.positions().count() <= open.max(1) + 1, "{}", told);
             let mut all: Vec<Position> = model.streams.iter()

@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(found(&[event(1), event(3)]), ["event 3 follows event 1"]);
         assert!(found(&[event(7), state(7)]).is_empty());
         assert_eq!(found(&[event(7), state(5)]), ["event 7 follows event 0"]);
-        // A pass has left an older state and taken the events behind it.
+        // A pass has kept an older state and removed the events after it.
         assert!(found(&[state(5), event(9), state(9), event(10)]).is_empty());
         assert_eq!(found(&[state(5), event(9)]), ["event 9 follows event 5"]);
     }

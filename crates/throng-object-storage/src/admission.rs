@@ -1,4 +1,4 @@
-//! The admission of a storage: its rules, what stands there, and the trial.
+//! The admission of a storage: its rules, its contents, and the trial.
 
 use crate::{bucket::Bucket, client::Client, reply::elements, rules::Finding};
 use bytes::Bytes;
@@ -21,30 +21,29 @@ pub enum Inadmissible {
         /// The fault that the trial found.
         why: Unfit,
     },
-    /// A rule of the bucket would destroy the journal, or something else stands at the prefix.
+    /// A rule of the bucket would destroy the journal, or a foreign object exists at the prefix.
     #[error("{place} cannot hold a journal: {why}")]
     Rule {
         /// The bucket and the prefix.
         place: String,
-        /// The rule or the foreign object, and what to do about it.
+        /// The rule or the foreign object, and the remedy.
         why: String,
     },
 }
 
 impl Bucket {
-    /// Admits the place: looks at the bucket's rules, each time, and runs the [`trial`] where no journal has begun. Returns sentences for whoever
-    /// runs the service.
+    /// Admits the place: checks the bucket's rules each time, and runs the [`trial`] if no journal exists. Returns sentences for the operator.
     ///
     /// # Errors
-    /// The reason that no journal is opened here.
+    /// [`Inadmissible`]: the reason that no journal is opened here.
     pub fn admit(self: &Arc<Self>) -> Later<'static, Result<Vec<String>, Inadmissible>> {
         self.look(false)
     }
 
-    /// Looks at the bucket's rules, and runs the [`trial`] in any case. Returns sentences for whoever runs the service.
+    /// Checks the bucket's rules, and always runs the [`trial`]. Returns sentences for the operator.
     ///
     /// # Errors
-    /// The reason that the storage must not hold a journal.
+    /// [`Inadmissible`]: the reason that the storage must not hold a journal.
     pub fn verify(self: &Arc<Self>) -> Later<'static, Result<Vec<String>, Inadmissible>> {
         self.look(true)
     }
@@ -60,7 +59,7 @@ impl Bucket {
                     Finding::Refused(why) => return Err(Inadmissible::Rule { place: place(), why }),
                 }
             }
-            // A journal that begins meanwhile has its root before it has anything else.
+            // A journal that is created meanwhile has its root before any other object.
             let foreign = bucket.client.foreign().await?;
             let is_begun = bucket.get(ROOT).await?.is_some();
             if let Some(key) = foreign.filter(|_| !is_begun) {
@@ -79,7 +78,7 @@ impl Bucket {
 }
 
 impl Client {
-    /// The key of an object at the prefix that no trial has left.
+    /// Returns the key of an object at the prefix that is not left over from a trial.
     async fn foreign(&self) -> Result<Option<String>, Fault> {
         let (place, prefix) = (&self.location, &self.location.prefix);
         let query = format!("list-type=2&max-keys=1000&prefix={}", prefix.replace('/', "%2F"));

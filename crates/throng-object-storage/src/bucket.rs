@@ -17,11 +17,11 @@ use tokio::{
 
 const THREADS: usize = 2;
 
-/// A prefix in a bucket of an S3-compatible storage. Requests run on threads of its own, and one whose caller has gone away goes on to its end.
+/// A prefix in a bucket of an S3-compatible storage. Requests run on the bucket's own threads. A request runs to its end even if its caller is gone.
 pub struct Bucket {
     pub(crate) client: Arc<Client>,
     handle: Handle,
-    /// Taken at the end alone.
+    /// `None` only after `drop` has begun.
     runtime: Option<Runtime>,
 }
 
@@ -32,18 +32,18 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    /// Prepares to ask a storage, with the access key of the environment. Asks nothing yet.
+    /// Opens a bucket with the access key from the environment. Sends no request yet.
     ///
     /// # Errors
-    /// No access key, no certificates that can be read, or no threads.
+    /// There is no access key, the certificates cannot be read, or threads cannot be started.
     pub fn open(location: S3Location) -> io::Result<Self> {
         Self::with(Client::new(location, None)?)
     }
 
-    /// The same with this access key and its secret.
+    /// Opens a bucket with this access key and its secret.
     ///
     /// # Errors
-    /// No certificates that can be read, or no threads.
+    /// The certificates cannot be read, or threads cannot be started.
     pub fn open_as(location: S3Location, access_key: &str, secret_key: &str) -> io::Result<Self> {
         Self::with(Client::new(location, Some((access_key, secret_key)))?)
     }
@@ -61,22 +61,22 @@ impl Bucket {
         })
     }
 
-    /// The place it stands for.
+    /// Returns the location of the bucket.
     #[must_use]
     pub fn location(&self) -> &S3Location {
         &self.client.location
     }
 
-    /// The surroundings of a journal in it: tasks on its threads, and the clocks of this machine.
+    /// Returns the host for a journal in this bucket: tasks on its threads, and the clocks of this machine.
     #[must_use]
     pub fn host(&self) -> Arc<dyn Host> {
         Arc::new(Machine::new(self.handle.clone()))
     }
 
-    /// Sends one signed request about the bucket itself, such as for its rules.
+    /// Sends one signed request about the bucket itself, for example for its rules.
     ///
     /// # Errors
-    /// There is no whole answer; the storage may have done it.
+    /// There is no complete answer; the storage may have carried out the request.
     pub fn ask_bucket(
         &self,
         method: Method,
@@ -88,7 +88,7 @@ impl Bucket {
         self.run(answered, Err)
     }
 
-    /// Runs on the bucket's own threads; whoever waits may be on any executor, and may go away.
+    /// Runs a future on the bucket's own threads. The waiting caller may be on any executor, and may go away.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -96,7 +96,7 @@ impl Bucket {
     ) -> Later<'static, T> {
         let (tell, told) = oneshot::channel();
         self.handle.spawn(async move {
-            // Nobody waits any more: then nobody wants to know.
+            // The send fails if the caller is gone, which is fine.
             let _ = tell.send(future.await);
         });
         Box::pin(async move {
@@ -105,7 +105,7 @@ impl Bucket {
         })
     }
 
-    /// Sends a request about an object, and says what the reply means.
+    /// Sends a request about an object, and interprets the reply.
     fn send(
         &self,
         asked: Asked,
@@ -157,7 +157,7 @@ impl Bucket {
     }
 }
 
-/// A failure of a request that changes nothing.
+/// Returns the failure of a request that changes nothing.
 fn fault(meaning: Meaning) -> Fault {
     match meaning {
         Meaning::Refused(why) => Fault::Refused(why),
@@ -166,7 +166,7 @@ fn fault(meaning: Meaning) -> Fault {
     }
 }
 
-/// The version that an answer names; a storage that names none is none for conditional puts.
+/// Returns the version in an answer. A storage that names no version cannot do conditional puts.
 fn version(answer: &Response<Bytes>) -> Result<Version, String> {
     let tag = answer.headers().get("etag").and_then(|tag| tag.to_str().ok());
     let tag = tag.filter(|tag| !tag.is_empty() && !tag.starts_with("W/"));
@@ -222,11 +222,11 @@ impl ConditionalStore for Bucket {
 
     fn get_range<'a>(&'a self, key: &'a str, from: u64, len: u64) -> Later<'a, Result<Option<Bytes>, Fault>> {
         Box::pin(async move {
-            // A range names its last byte, so that none is empty.
+            // A range names its last byte, so an empty one cannot be requested.
             let Some(last) = len.checked_sub(1) else {
                 return Ok(self.version(key).await?.map(|_| Bytes::new()));
             };
-            // Servers read the number with a sign.
+            // Servers parse the number as signed.
             let last = from.saturating_add(last).min(i64::MAX as u64);
             let range = format!("bytes={from}-{last}");
             let (meaning, answer) = self
@@ -234,7 +234,7 @@ impl ConditionalStore for Bucket {
                 .await;
             match meaning {
                 Meaning::Done if answer.status() == StatusCode::PARTIAL_CONTENT => Ok(Some(answer.into_body())),
-                // The whole object.
+                // The answer is the whole object.
                 Meaning::Done => {
                     let body = answer.into_body();
                     let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(body.len());
@@ -252,7 +252,7 @@ impl ConditionalStore for Bucket {
             let (meaning, answer) = self.send(Asked::Head, key, &[], Bytes::new()).await;
             match meaning {
                 Meaning::Done => version(&answer).map(Some).map_err(Fault::Refused),
-                // Or the bucket is missing: an answer with a body says which.
+                // The bucket may be missing instead; only an answer with a body tells.
                 Meaning::NoObject => Ok(self.get(key).await?.map(|object| object.version)),
                 other => Err(fault(other)),
             }

@@ -1,4 +1,4 @@
-//! Requests that are signed, sent once, and whose answers are read whole.
+//! Signed requests, each sent once, whose answers are read completely.
 
 use crate::{
     credentials::Credentials,
@@ -29,16 +29,16 @@ use std::{
     time::Duration,
 };
 
-/// The most bytes of an object. A commit has 8 MiB, a layer of rows fewer.
+/// The most bytes of an object. Commits have at most 8 MiB, layers of rows less.
 const OBJECT_BYTES_MAX: usize = 256 << 20;
-/// Shorter than the time after which common servers close a connection that nobody uses.
+/// The idle time of a connection, shorter than that after which common servers close it.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// The way to a storage.
+/// The HTTP client of a storage.
 pub(crate) struct Client {
     pub(crate) location: S3Location,
     http: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// Read again by whichever request finds that they have expired.
+    /// Replaced by the first request that finds them expired.
     credentials: Mutex<Credentials>,
 }
 
@@ -47,7 +47,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Client {
-    /// Prepares to ask, with this access key and its secret or with those of the environment. Asks nothing yet.
+    /// Creates a client with this access key and its secret, or with those of the environment. Sends no request yet.
     pub(crate) fn new(location: S3Location, key: Option<(&str, &str)>) -> io::Result<Self> {
         let credentials = match key {
             Some((access_key, secret_key)) => Credentials {
@@ -78,10 +78,10 @@ impl Client {
         })
     }
 
-    /// Sends a request about an object, or about the bucket itself. Every field is signed: a proxy that drops one is refused by the storage.
+    /// Sends a request about an object, or about the bucket itself. Every field is signed, so the storage refuses a request if a proxy dropped one.
     ///
     /// # Errors
-    /// There is no whole answer; the storage may have done it.
+    /// There is no complete answer; the storage may have carried out the request.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -131,7 +131,7 @@ impl Client {
                 .await
                 .map_err(|why| chain(&*why))?;
             let answer = Response::from_parts(head, body.to_bytes());
-            // An end that only the connection's end tells may be a cut.
+            // If only the connection's close ends the body, the body may be truncated.
             let ends = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
             match answer.body().is_empty() || ends.iter().any(|name| answer.headers().contains_key(name)) {
                 true => Ok::<_, String>(answer),
@@ -148,7 +148,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Reads the access key again once the storage says that it has expired.
+    /// Reads the access key again if the answer says that it has expired.
     fn renew(&self, answer: &Response<Bytes>, used: &Credentials) {
         let text = String::from_utf8_lossy(answer.body());
         if let Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") = element(&text, "Code")
@@ -160,7 +160,7 @@ impl Client {
     }
 }
 
-/// TLS with the roots that the machine trusts, and those of this file.
+/// Returns TLS settings with the machine's trusted roots and those of this file.
 fn trusting(file: Option<String>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -178,7 +178,7 @@ fn trusting(file: Option<String>) -> Result<ClientConfig, String> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The fields of a request.
+/// Returns the header fields of a request.
 pub(crate) fn fields(pairs: &[(&'static str, &str)]) -> Result<HeaderMap, String> {
     let read = |(name, value): &(&'static str, &str)| -> Result<_, String> {
         let value =
@@ -188,7 +188,7 @@ pub(crate) fn fields(pairs: &[(&'static str, &str)]) -> Result<HeaderMap, String
     pairs.iter().map(read).collect()
 }
 
-/// An error and its causes.
+/// Returns the text of an error and its causes.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

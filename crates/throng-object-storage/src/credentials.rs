@@ -1,4 +1,4 @@
-//! Access keys, by the environment's usual variables.
+//! Access keys, from the usual environment variables.
 
 use std::{fmt, fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ use std::{fmt, fs, path::PathBuf};
 pub(crate) struct Credentials {
     pub(crate) access_key: String,
     pub(crate) secret_key: String,
-    /// Belongs to a key that ends after hours.
+    /// Present if the key expires after some hours.
     pub(crate) session_token: Option<String>,
 }
 
@@ -18,8 +18,8 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Reads the variables; where they name no key, the file of shared credentials. The file is read again once its key has expired, so that
-    /// another program can keep it fresh.
+    /// Reads the variables. If they name no key, reads the file of shared credentials. The file is read again once its key has expired, so another
+    /// program can renew it.
     ///
     /// # Errors
     /// The variables to set.

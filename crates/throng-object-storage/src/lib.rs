@@ -1,4 +1,4 @@
-//! A Throng journal's objects on S3-compatible storage. For operators there is a page of its own, `docs/object-storage.md`.
+//! A Throng journal's objects on S3-compatible storage. The operator's guide is `docs/object-storage.md`.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,9 +18,9 @@
 //!
 //! # A request
 //!
-//! A call of [`ConditionalStore`](throng_conditional::ConditionalStore) is one request: signed, sent once, read exactly. Nothing is repeated here.
-//! A client that repeats hides from the protocol which attempt a 412 answers. So `object_store` is not used: it repeats what failed, and tells a
-//! conflict (409) as an object that exists.
+//! A call of [`ConditionalStore`](throng_conditional::ConditionalStore) is one signed request, sent once. It is never repeated here: a client that
+//! repeats would hide from the protocol which attempt a 412 answers. So the crate `object_store` is not used. It repeats failed requests, and reports
+//! a conflict (409) as an existing object.
 //!
 //! | reply | meaning |
 //! |---|---|
@@ -31,16 +31,16 @@
 //! | 404 `NoSuchKey` | there is no such object; any other 404 is no answer to this question |
 //! | all else | refused, with a sentence that says what to do |
 //!
-//! Every field is signed, the conditions among them: a proxy that drops one is refused by the storage.
+//! Every field is signed, including the conditions. The storage refuses a request if a proxy dropped one.
 //!
 //! # Admission
 //!
-//! [`Bucket::admit`] looks at the bucket's rules and runs the [`trial`](throng_conditional::trial) before the first journal is begun at a prefix.
+//! [`Bucket::admit`] checks the bucket's rules and runs the [`trial`](throng_conditional::trial) before the first journal is begun at a prefix.
 //! [`Bucket::verify`] does so at any time.
 //!
 //! # Limits
 //!
-//! An object has at most 256 MiB. An idle connection is kept for 4 s. A request has 20 s, or what the location says.
+//! An object has at most 256 MiB. An idle connection is kept for 4 s. A request times out after 20 s, or after the location's `timeout`.
 
 mod admission;
 mod bucket;

@@ -1,4 +1,4 @@
-//! The location of a journal in a bucket, and how the storage is asked.
+//! The location of a journal in a bucket, and the settings of requests to it.
 
 use http::Uri;
 use std::{fmt, str::FromStr, time::Duration};
@@ -35,7 +35,7 @@ fn server(url: &str) -> Result<String, InvalidLocation> {
     Ok(format!("{scheme}://{authority}"))
 }
 
-/// The encryption that the storage is asked for, by a key of its own or of the user's.
+/// The encryption to request from the storage, with its own key or the user's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encryption {
     /// `AES256`, `aws:kms` or `aws:kms:dsse`.
@@ -43,7 +43,7 @@ pub(crate) struct Encryption {
     pub(crate) key: Option<String>,
 }
 
-/// A bucket, a prefix in it, and how the storage is asked. Parsed from `s3://bucket/prefix?endpoint=https://…&region=…`.
+/// A bucket, a prefix in it, and the settings of requests. Parsed from `s3://bucket/prefix?endpoint=https://…&region=…`.
 ///
 /// | option | meaning | default |
 /// |---|---|---|
@@ -55,7 +55,7 @@ pub(crate) struct Encryption {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct S3Location {
     pub(crate) bucket: String,
-    /// Begins every key; ends with a slash, unless it is empty.
+    /// The start of every key. Ends with a slash, unless empty.
     pub(crate) prefix: String,
     /// The server's URL, without a slash at its end.
     pub(crate) endpoint: String,
@@ -65,10 +65,10 @@ pub struct S3Location {
 }
 
 impl S3Location {
-    /// Reads a URL; what it leaves out is looked up in these variables.
+    /// Parses a URL. Missing options are looked up in these variables.
     ///
     /// # Errors
-    /// The part that cannot be read, and how it is written.
+    /// The invalid part, and its correct form.
     pub fn read(url: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidLocation> {
         let rest = url
             .strip_prefix("s3://")
@@ -128,7 +128,7 @@ fn named_bucket(name: &str) -> Result<String, InvalidLocation> {
     }
 }
 
-/// Empty, or with a slash at its end.
+/// Returns the prefix, empty or with a slash at its end.
 fn named_prefix(prefix: &str) -> Result<String, InvalidLocation> {
     let prefix = prefix.trim_end_matches('/');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);

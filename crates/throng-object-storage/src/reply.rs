@@ -1,20 +1,20 @@
-//! The meaning of a storage's reply: decided by status and code alone.
+//! The meaning of a storage's reply, determined by status and error code alone.
 
 use http::StatusCode;
 
-/// The most bytes of a storage's own words that an error repeats.
+/// The most bytes of a storage's message that an error quotes.
 const MESSAGE_BYTES_MAX: usize = 200;
 
-/// A request, as far as its reply is read differently.
+/// The kinds of request whose replies differ in meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A put of a key that is not there.
+    /// A put of a key that does not exist yet.
     Create,
-    /// A put over the object that was read.
+    /// A put over the version that was read.
     Replace,
     Read,
     ReadRange,
-    /// Asks for an object's fields alone: the answer has no body, so it cannot say which thing is missing.
+    /// A request for an object's fields alone. Its answer has no body, so it cannot say whether the object or the bucket is missing.
     Head,
     Delete,
 }
@@ -29,16 +29,16 @@ pub(crate) enum Meaning {
     Conflict,
     /// There is no such object.
     NoObject,
-    /// The request may have been carried out: the same one again finds out.
+    /// The request may have been carried out. Repeating it settles that.
     Unknown(String),
-    /// The request was not carried out, and will not be until a person has done something.
+    /// The request was not carried out, and will not be until a person intervenes.
     Refused(String),
 }
 
-/// Reads a reply. Only a storage that says `NoSuchKey` has no such object: a missing bucket, or a proxy's page, must never pass for the end of a
-/// stream.
+/// Interprets a reply. An object is missing only if the storage says `NoSuchKey`: a missing bucket, or a proxy's page, must never pass for the end of
+/// a stream.
 pub(crate) fn meaning(asked: Asked, status: StatusCode, body: &[u8]) -> Meaning {
-    // A body of megabytes is no error's.
+    // A body of megabytes is not an error message.
     let text = if status.is_success() {
         "".into()
     } else {
@@ -62,7 +62,7 @@ pub(crate) fn meaning(asked: Asked, status: StatusCode, body: &[u8]) -> Meaning 
         (201 | 204, _) if is_put || asked == Asked::Delete => Meaning::Done,
         (412, _) if is_put => Meaning::ConditionFailed,
         (404, "NoSuchKey") => match asked {
-            // Amazon's answer to `If-Match` where there is nothing.
+            // Amazon answers `If-Match` of a missing object so.
             Asked::Replace => Meaning::ConditionFailed,
             Asked::Delete => Meaning::Done,
             _ => Meaning::NoObject,
@@ -94,7 +94,7 @@ pub(crate) fn meaning(asked: Asked, status: StatusCode, body: &[u8]) -> Meaning 
         (403, "InvalidAccessKeyId" | "SignatureDoesNotMatch") => {
             refused("the storage does not know the access key, or its secret is another")
         }
-        // Amazon hides by it that a key is missing from those who may not list.
+        // Amazon answers so for a missing key if the caller may not list the bucket.
         (401 | 403, _) => refused(
             "the access key may not do this: it needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
         ),
@@ -105,12 +105,12 @@ pub(crate) fn meaning(asked: Asked, status: StatusCode, body: &[u8]) -> Meaning 
     }
 }
 
-/// The text of the first element of this name.
+/// Returns the text of the first element of this name.
 pub(crate) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     elements(text, name).next()
 }
 
-/// The texts of all elements of this name, one after the other; elements of that name do not stand in each other.
+/// Returns the texts of all elements of this name. They must not be nested.
 pub(crate) fn elements<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The rules of a bucket: those that destroy a journal, and those that make it dear.
+//! The rules of a bucket: those that destroy a journal, and those that make it expensive.
 
 use crate::{
     client::Client,
@@ -11,14 +11,14 @@ use throng_conditional::Fault;
 /// A finding about a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// A journal must not stand in it.
+    /// A journal must not be stored in this bucket.
     Refused(String),
-    /// Somebody should know this; the bucket works.
+    /// The bucket works, but the operator should know this.
     Warning(String),
 }
 
 impl Client {
-    /// Looks at the bucket's rules.
+    /// Checks the bucket's rules.
     ///
     /// # Errors
     /// The storage could not be asked.
@@ -44,7 +44,7 @@ impl Client {
                 (StatusCode::NOT_FOUND, Some("NoSuchBucket")) => {
                     return Err(Fault::Refused(format!("{place}: there is no such bucket: create it, or name another")));
                 }
-                // No such rule.
+                // There is no such rule.
                 (StatusCode::NOT_FOUND, _) => {}
                 (status, code) if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED => {
                     return Err(Fault::Unavailable(format!("{place}: asking for the bucket's {subject}: {status} {}", code.unwrap_or_default())));
@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// A server that is known to let two writers win at times that no trial can bring about.
+/// Reports a server that is known to let two writers win in cases that a trial cannot provoke.
 fn server(fields: &HeaderMap) -> Option<Finding> {
     let name = fields.get(SERVER)?.to_str().ok()?;
     name.starts_with("SeaweedFS").then(|| {
@@ -91,12 +91,12 @@ fn retention(text: &str, _: &str) -> Option<Finding> {
     )))
 }
 
-/// A rule that removes or archives objects of the journal by their age. Nothing about the journal says when an object is not needed any more.
+/// Finds a rule that removes or archives objects of the journal by age. The age of an object does not tell if it is still needed.
 fn expiry(text: &str, prefix: &str) -> Option<Finding> {
     let harms = |rule: &&str| {
         let is_on = element(rule, "Status") == Some("Enabled");
         let ours = element(rule, "Prefix").unwrap_or_default();
-        // Objects of a journal bear no tag.
+        // Objects of a journal have no tags.
         let is_ours = (ours.starts_with(prefix) || prefix.starts_with(ours)) && element(rule, "Tag").is_none();
         let expires =
             elements(rule, "Expiration").any(|how| ["Days", "Date"].iter().any(|unit| element(how, unit).is_some()));

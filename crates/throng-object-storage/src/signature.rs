@@ -1,4 +1,4 @@
-//! The signature of a request: AWS Signature Version 4, over its body, too.
+//! The signature of a request: AWS Signature Version 4, including its body.
 
 use crate::credentials::Credentials;
 use http::{HeaderMap, HeaderValue, Method};
@@ -9,14 +9,13 @@ use std::fmt::Write as _;
 /// The parts of a request that are signed.
 pub(crate) struct Signed<'a> {
     pub(crate) method: &'a Method,
-    /// The path and the query. Names of buckets and keys have no character that is written in another way there; the query's names come in order,
-    /// each with `=`.
+    /// The path and the query. Names of buckets and keys consist of characters that need no escaping. The query's names are sorted, each with `=`.
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) body: &'a [u8],
 }
 
-/// Puts the signature among a request's fields, and with it all that are signed: every field that is there before, `host` among them.
+/// Adds the signature to a request's fields. It covers all fields present before, including `host`.
 pub(crate) fn sign(
     request: &Signed<'_>,
     fields: &mut HeaderMap,
@@ -45,7 +44,7 @@ pub(crate) fn sign(
     let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
     let mut canonical = format!("{}\n{}\n{}\n", request.method, request.path, request.query);
     for (name, value) in &signed {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = writeln!(canonical, "{name}:{}", value.trim());
     }
     let _ = write!(canonical, "\n{names}\n{hash}");

@@ -417,7 +417,7 @@ mod tests {
 
     const DOING: &str = "testing";
 
-    /// A database of which there is one connection.
+    /// Returns a database with only one connection.
     fn narrow(server: &Postgres) -> Arc<Database> {
         let url = format!("{}?pool=1", server.url("postgres"));
         Database::open(url.parse().unwrap()).unwrap()
@@ -432,7 +432,7 @@ mod tests {
         runtime.block_on(waiting).expect("it comes to an end")
     }
 
-    /// Reads on the one connection; `true` is said once it has it.
+    /// Reads on the one connection. Sets `has_it` once it holds the connection.
     fn read(database: &Arc<Database>, has_it: &Arc<AtomicBool>) -> Later<'static, Result<(), Error>> {
         let (task, has_it) = (Arc::clone(database), Arc::clone(has_it));
         database.threads.run(async move {
@@ -473,7 +473,7 @@ mod tests {
             until_waiting(&database, 1).await;
             let waited_for = read(&database, &of_somebody);
             until_waiting(&database, 2).await;
-            // Also of the one that has the connection.
+            // The caller that holds the connection is dropped, too.
             drop((forsaken, holding));
             go_on.send(()).unwrap();
             waited_for.await.unwrap();

@@ -1,4 +1,4 @@
-//! The journal and the store on a real server pass the suites.
+//! The journal and the store pass the conformance suites on a real server.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "kit/mod.rs"]
@@ -13,9 +13,9 @@ use throng_journal::conformance::{
 };
 use throng_postgres::{Opened, PostgresDirectory, PostgresJournal, PostgresStore, PostgresViews, open_postgres};
 
-/// Every journal in a schema of its own.
+/// A journal in a new schema for each check.
 struct OnServer {
-    /// More options of the URL.
+    /// Additional options of the URL.
     more: &'static str,
 }
 

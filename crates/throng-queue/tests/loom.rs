@@ -1,4 +1,4 @@
-//! Every interleaving of a few senders and receivers (feature `loom`). A wake-up that is lost is a deadlock here.
+//! All interleavings of a few senders and receivers (feature `loom`). A lost wake-up shows as a deadlock.
 #![cfg(feature = "loom")]
 
 use loom::thread;
@@ -14,7 +14,7 @@ fn tiny(hand_over: HandOver) -> Options {
     Options::default().batch_items(2).batches(1).hand_over(hand_over)
 }
 
-/// Receives `count` items, however many batches they come in.
+/// Receives `count` items, in any number of batches.
 fn receive(receiver: &mut Receiver<u8>, count: usize) -> Vec<u8> {
     let mut items = Vec::new();
     while items.len() < count {
@@ -112,7 +112,7 @@ fn a_sender_going_to_sleep_sees_the_last_receiver_end() {
         let (mut sender, receiver) = bounded(tiny(HandOver::Adaptive).batch_items(1));
         let ending = thread::spawn(move || drop(receiver));
         let unsent = (1..=3_u8).find_map(|item| sender.send(item).err());
-        // What was handed over before the end may have been dropped with the queue; what comes back is the latest.
+        // Items handed over before the end may have been dropped with the queue. Only the latest item comes back.
         if let Some(error) = unsent {
             assert!(error.unsent.is_sorted() && !error.unsent.is_empty());
         }

@@ -380,7 +380,7 @@ mod tests {
                     prop_assert!(probes <= SETTINGS.probes);
                 }
             }
-            // Once everybody has gone and the other side is well again, it closes.
+            // Once all permits are returned and the other side has recovered, it closes.
             for permit in under_way {
                 circuit.end(now, permit, Outcome::Abandoned);
             }

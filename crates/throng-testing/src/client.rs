@@ -260,7 +260,7 @@ fn invalid(what: String) -> io::Error {
 mod tests {
     use super::*;
 
-    /// A server whose answers are given.
+    /// A server with prepared answers.
     struct Given(&'static [u8]);
 
     impl Read for Given {

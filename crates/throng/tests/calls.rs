@@ -1,4 +1,4 @@
-//! Calls of providers outside, from an engine on a journal in memory.
+//! Calls to external providers, from an engine on a journal in memory.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -116,7 +116,8 @@ struct Charge {
     cents: u64,
 }
 
-/// Declines 13 cents, panics at 14, cannot be reached with the first 15, and takes as many attempts at once as the test allows.
+/// A provider. It declines 13 cents, panics at 14, cannot be reached at the first attempt with 15, and allows as many concurrent attempts as the test
+/// sets.
 struct Payments {
     may: Arc<Semaphore>,
     keys: Arc<Mutex<Vec<String>>>,
@@ -183,7 +184,7 @@ impl World {
         self.keys.lock().unwrap().len()
     }
 
-    /// The records that name an entity, or in which a text stands. An erasure leaves the note of itself.
+    /// Returns the records about an entity, or with this text. An erasure leaves its own note.
     async fn records_of(&self, text: &str) -> Vec<String> {
         let mut found = Vec::new();
         for commit in self.commits().await {
@@ -216,7 +217,7 @@ async fn pay(engine: &Engine, id: &str, cents: u64, calls: u32) -> Vec<String> {
         .unwrap()
 }
 
-/// All that an order has heard, once it is this much.
+/// Waits until an order has received this many outcomes, and returns them.
 async fn heard(engine: &Engine, id: &str, count: usize) -> Vec<String> {
     let mut heard = Vec::new();
     eventually("the order has heard enough", async || {
@@ -373,10 +374,10 @@ fn quarantined_calls_take_no_place_from_others() {
 
 /// The cents of a call that cannot be sent.
 const BROKEN: u64 = 1_000;
-/// The cents of a call that holds its thread for good.
+/// The cents of a call that blocks its thread for ever.
 const BLOCKING: u64 = 1_001;
 
-/// A provider that never answers, or cannot be reached; counts its attempts.
+/// A provider that never answers, or cannot be reached. It counts its attempts.
 struct Hung(Arc<AtomicUsize>);
 
 impl Outside for Hung {
@@ -411,7 +412,7 @@ impl OnCallOutcome<Hung> for Order {
     }
 }
 
-/// An engine with a provider besides that never answers, and the number of its attempts.
+/// Returns an engine with an additional provider that never answers, and the number of its attempts.
 async fn hanging(world: &World, options: Options) -> (Engine, Arc<AtomicUsize>) {
     let attempts = Arc::new(AtomicUsize::new(0));
     let drain = Duration::ZERO;
@@ -478,7 +479,7 @@ fn open_breaker_is_in_the_metrics() {
 
 #[test]
 fn waiting_calls_leave_memory() {
-    // A shard keeps the entity it used last: 256 calls of about a kilobyte each, whatever the budget.
+    // A shard keeps its last used entity: 256 calls of about a kilobyte each, whatever the budget.
     const MEMORY: usize = 272 << 10;
     const CALLS: u64 = 1_500;
     block_on(async {
@@ -500,14 +501,14 @@ fn waiting_calls_leave_memory() {
             statistics.outbox == 0 && statistics.entity_bytes <= MEMORY as u64 && statistics.entities < CALLS / 4
         })
         .await;
-        // Of the kinds: the orders, and the calls of both workers.
+        // The kinds are orders, and the calls of both workers.
         assert_eq!(engine.entities(2, None, 10_000).await.unwrap().len() as u64, CALLS);
         assert!(attempts.load(Ordering::Relaxed) <= Hung::CONCURRENCY);
         engine.stop().await;
     });
 }
 
-/// The calls without an outcome, as the engine's figures have them.
+/// Returns the number of calls without an outcome, according to the engine's metrics.
 fn open_calls(engine: &Engine, worker: &str) -> f64 {
     engine
         .stats()
@@ -515,7 +516,7 @@ fn open_calls(engine: &Engine, worker: &str) -> f64 {
         .unwrap_or_default()
 }
 
-/// Rewrites the marks of timers as a release leaves them that counts no calls.
+/// Rewrites the marks of timers as an older release leaves them, which does not count calls.
 async fn older_release_was_here(world: &World) {
     let mut marks = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| marks.push((row.to_vec(), Some(value[..16].to_vec())));
@@ -554,7 +555,7 @@ fn open_calls_are_counted_in_memory_and_not() {
         let open = f64::from(HUNG);
         eventually("the calls have begun", async || open_calls(&engine, "hung") == open).await;
         engine.checkpoint().await.unwrap();
-        // A shard keeps the entity that it used last.
+        // A shard keeps its last used entity.
         eventually("the calls are in the store", async || {
             engine.checkpoint().await.unwrap();
             engine.statistics().entities < u64::from(HUNG) / 2
@@ -562,7 +563,7 @@ fn open_calls_are_counted_in_memory_and_not() {
         .await;
         assert_eq!(open_calls(&engine, "hung"), open);
         engine.stop().await;
-        // With room for more at once.
+        // The second engine has room for more at once.
         let (again, _) = hanging(&world, Options::default()).await;
         assert_eq!(open_calls(&again, "hung"), open);
         pay(&again, "b", 7, 5).await;
@@ -599,7 +600,7 @@ fn call_is_open_until_its_outcome_is_told() {
             .await
             .unwrap();
         assert_eq!(open_calls(&engine, "payments"), 2.0);
-        // An attempt is under way, whose answer is waited for.
+        // The second attempt is in flight, and its answer is awaited.
         engine
             .give_up_call(Call::<Payments>::KIND, &sent[0], ann())
             .await
@@ -700,7 +701,7 @@ fn check_counts_open_calls_of_a_missing_worker() {
     });
 }
 
-/// Another worker of the same name.
+/// Another worker with the same name.
 struct Impostor;
 
 impl Outside for Impostor {

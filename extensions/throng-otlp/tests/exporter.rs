@@ -1,4 +1,4 @@
-//! An exporter whose collector is slow or away.
+//! An exporter with a slow or missing collector.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -28,7 +28,7 @@ fn span(name: &str) -> Span<'_> {
 
 #[test]
 fn spans_beyond_the_bytes_are_dropped_and_counted() {
-    // It accepts connections, and never answers.
+    // Accepts connections, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let settings = Settings {
@@ -38,7 +38,7 @@ fn spans_beyond_the_bytes_are_dropped_and_counted() {
     };
     let exporter = Exporter::start_with(&url, settings).unwrap();
     let name = "x".repeat(300);
-    // Two fill half of the buffer, which is sent then.
+    // Two spans fill half of the buffer, which triggers a request.
     (0..2).for_each(|_| exporter.take(&span(&name)));
     let (_held, _) = silent.accept().unwrap();
     (0..10).for_each(|_| exporter.take(&span(&name)));

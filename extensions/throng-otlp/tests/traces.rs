@@ -12,7 +12,7 @@ use throng::spans::TraceOptions;
 
 const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
 const CALLER: u64 = 0x00f0_67aa_0ba9_02b7;
-/// Nothing in a test is as slow as this.
+/// Longer than anything in a test.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 fn options(ratio: f64) -> TraceOptions {
@@ -23,12 +23,12 @@ fn options(ratio: f64) -> TraceOptions {
     }
 }
 
-/// The caller's context with these flags.
+/// Returns the caller's context with these flags.
 fn traceparent(flags: &str) -> String {
     format!("00-{TRACE:032x}-{CALLER:016x}-{flags}")
 }
 
-/// The only span of this name.
+/// Returns the only span of this name.
 #[track_caller]
 fn only<'a>(spans: &'a [Received], name: &str) -> &'a Received {
     let found: Vec<_> = spans.iter().filter(|span| span.name == name).collect();

@@ -1,4 +1,4 @@
-//! The sink on a real Redis, also one that is killed: each event takes effect once.
+//! The sink on a real Redis, sometimes killed: each event takes effect once.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use redis::{AsyncCommands as _, Cmd, aio::MultiplexedConnection};
@@ -17,7 +17,7 @@ use throng_testing::{
     fixtures::{Command, Counter},
 };
 
-/// A count, which an event applied twice would show.
+/// A sink that counts, because a count shows an event applied twice.
 struct Hits;
 
 impl Outbound for Hits {
@@ -41,7 +41,7 @@ fn parts() -> Parts {
     (journal.clone(), MemoryStore::new(journal))
 }
 
-/// Its own offsets are in memory: each start delivers from the first event.
+/// Starts an engine whose offsets are in memory, so each start delivers from the first event.
 async fn engine(redis: &Redis, parts: Parts) -> Engine {
     engine_over(redis, parts, &MemoryViews::new()).await
 }
@@ -62,7 +62,7 @@ async fn flush(connection: &mut MultiplexedConnection) {
     let () = redis::cmd("FLUSHALL").query_async(connection).await.unwrap();
 }
 
-/// Waits until Redis has counted so many hits, and says that this is all.
+/// Waits until Redis has counted this many hits. Checks that there are no more.
 async fn filled(redis: &Redis, hits: u64) {
     let reader = Reader::new(&redis.url(), Breaker::new("redis", Settings::default())).unwrap();
     let mut commands = redis::pipe();
@@ -74,7 +74,7 @@ async fn filled(redis: &Redis, hits: u64) {
     .await;
 }
 
-/// Why the sink has stopped, once it has.
+/// Waits until the sink has stopped. Returns the reason.
 async fn stopped(engine: &Engine) -> String {
     let reason = || match &engine.projections()[0].state {
         ProjectionState::Stopped { reason, .. } => Some(reason.clone()),
@@ -91,7 +91,7 @@ async fn hit(engine: &Engine, times: u64) {
     }
 }
 
-/// All of it has been delivered.
+/// Waits until all events are delivered.
 async fn caught_up(engine: &Engine, events: u64) {
     eventually("the sink has caught up", async || {
         let progress = &engine.projections()[0];
@@ -163,7 +163,7 @@ async fn redis_that_loses_its_data_is_filled_again_while_idle() {
     filled(&redis, 10).await;
     let mut connection = connect(&redis).await;
     flush(&mut connection).await;
-    // No event comes that would show it.
+    // No new event reveals the loss.
     filled(&redis, 10).await;
     flush(&mut connection).await;
     hit(&engine, 10).await;
@@ -278,7 +278,7 @@ async fn a_command_that_redis_refuses_stops_the_sink_with_the_reason() {
     engine.stop().await;
 }
 
-/// A breaker that one failure opens for good.
+/// Returns a breaker that the first failure opens for good.
 fn wary() -> Breaker {
     let settings = Settings {
         calls_min: 1,

@@ -10,7 +10,7 @@ use throng::model::{
     OnOutcome, Outside, Rejection, RequestError, Turn,
 };
 
-/// An account of which each contract has types of its own.
+/// An account whose types depend on the contract.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Account<C, E, R>(PhantomData<fn(C, E, R)>);
@@ -112,7 +112,7 @@ fn contract<C: Message, E: Event, R: Message>() -> Value {
     export(app::<C, E, R>()).unwrap()
 }
 
-/// The changes from the first contract to another one.
+/// Returns the changes from the first contract to this one.
 fn since_first<C: Message, E: Event, R: Message>() -> Vec<String> {
     said(&contract::<Command, Deposited, Reply>(), &contract::<C, E, R>())
 }
@@ -261,7 +261,7 @@ fn exit_code_tells_compatible_from_breaking_from_error() {
     }
 }
 
-/// A worker of which each contract has a request of its own.
+/// A worker whose request type depends on the contract.
 struct Bank<Q>(PhantomData<fn(Q)>);
 
 impl<Q: Message> Outside for Bank<Q> {
@@ -299,7 +299,7 @@ fn recorded_requests_of_calls_stay_readable() {
     );
 }
 
-/// An entity that asks others of its kind with a note of a type, and replies a type of its own to one command.
+/// An entity that requests something from others of its kind, with a note of type `N`. It replies an `R` to one command.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Asker<N, R>(PhantomData<fn(N, R)>);

@@ -4,7 +4,7 @@ use super::*;
 use std::convert::Infallible;
 use throng::journal::{CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, WriterId};
 
-/// A commit of one turn: its events, the message it took, the receivers of what it sent.
+/// Returns a commit of one turn: its events, the message it took, and the receivers of its messages.
 fn commit(number: u64, of: &str, took: Option<(u16, u64)>, sent: &[(u64, &str)]) -> Commit {
     let mut commit = CommitBuilder::default();
     let (own, shard) = (Address::new("account", of), ShardId(1));
@@ -40,7 +40,7 @@ fn chain_leads_back_to_the_cause_and_on_to_all_effects() {
         commit(6, "ann", Some((1, 5)), &[]),
     ];
     let (turns, shown) = followed(&journal, "bob", 10);
-    // Eve's turn came of the same cause, and not of Bob's.
+    // Eve's turn has the same cause, but does not come from Bob's.
     assert_eq!(turns, ["1.1 ann", "1.3 bob", "1.5 cem", "1.6 ann"]);
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(

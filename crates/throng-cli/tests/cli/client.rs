@@ -1,9 +1,9 @@
-//! `throng client`: types and a runtime from the document of a service that runs.
+//! `throng client`: types and a runtime from the document of a running service.
 
 use super::kit::{Served, assert_refused, run};
 use std::{fs, path::Path};
 
-/// Writes a client of the demo's service; gives its directory and the text of its types.
+/// Writes a client for the demo's service. Returns its directory and the text of its types.
 fn written(language: &str, types: &str) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(&directory.path().join("data"), &[]);
@@ -18,7 +18,7 @@ fn written(language: &str, types: &str) -> (tempfile::TempDir, String) {
     (directory, types)
 }
 
-/// Each line stands in the text, in this order.
+/// Checks that the text contains these lines in this order.
 fn assert_lines(text: &str, lines: &[&str]) {
     let mut found = text.lines().map(str::trim);
     for line in lines {

@@ -1,4 +1,4 @@
-//! Several nodes on a PostgreSQL of the test's own, from outside.
+//! Several nodes on a private PostgreSQL server, from outside.
 
 use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
@@ -46,7 +46,7 @@ fn command(schema: &str, name: &str) -> std::process::Command {
     command
 }
 
-/// Two nodes, each of which serves its half.
+/// Starts two nodes, each of which serves one half.
 fn two(schema: &str) -> [Served; 2] {
     let nodes = ["a", "b"].map(|name| node(schema, name));
     until("each node has its share", || nodes.iter().all(|node| serves(node, 128)));
@@ -90,7 +90,7 @@ fn add_to(node: &Served, student: usize, first: usize) {
     }
 }
 
-/// Follows all sections at one node.
+/// A socket that follows all sections at one node.
 struct Follower(WebSocket<TcpStream>);
 
 impl Follower {
@@ -107,7 +107,7 @@ impl Follower {
         Self(socket)
     }
 
-    /// The next message of this type, of one frame of many.
+    /// Returns the next frame's messages, all of this type.
     fn next(&mut self, of: &str) -> Vec<Value> {
         loop {
             let Message::Text(text) = self.0.read().unwrap() else {
@@ -125,7 +125,7 @@ impl Follower {
         }
     }
 
-    /// Reads until so many events were told of all sections together; where that is.
+    /// Reads until this many events of all sections were received. Returns the cursor.
     fn read(&mut self, told: &mut BTreeMap<String, u64>, until: usize) -> Value {
         let mut cursor = Value::Null;
         while told.values().sum::<u64>() < until as u64 {
@@ -150,12 +150,12 @@ fn a_kind_is_followed_over_nodes_and_past_the_death_of_one() {
     let mut told = BTreeMap::new();
     let mut at_a = Follower::new(&nodes[0], &json!("start"));
     at_a.read(&mut told, SECTIONS);
-    // Events from here on arrive without another request, whichever node got the command.
+    // Later events arrive without another request, whichever node got the command.
     for student in 0..4 {
         add(&nodes[student % 2], student);
     }
     let cursor = at_a.read(&mut told, 5 * SECTIONS);
-    // Behind its back; then the node is gone, and the client comes to the other one.
+    // These events go to the other node. Then the client's node ends, and the client moves to the other one.
     add(&nodes[1], 4);
     let [a, b] = nodes;
     a.signal(Signal::KILL);
@@ -164,7 +164,7 @@ fn a_kind_is_followed_over_nodes_and_past_the_death_of_one() {
     add(&b, 5);
     let cursor = at_b.read(&mut told, 7 * SECTIONS);
     assert!(told.len() == SECTIONS && told.values().all(|seq| *seq == 7), "{told:?}");
-    // The first one again, with a stream of its own.
+    // The first node starts again, with a new stream.
     let a = node("follow", "a");
     add(&a, 6);
     Follower::new(&a, &cursor).read(&mut told, 8 * SECTIONS);
@@ -176,13 +176,13 @@ fn a_kind_is_followed_over_nodes_and_past_the_death_of_one() {
     assert!(problem.contains("is not a place in this service"), "{problem}");
 }
 
-/// Asks a node's administration; what it answers.
+/// Sends a request to a node's administration. Returns the status and body.
 fn administrate(node: &Served, path: &str) -> (u16, String) {
     let answer = Client::connect(node.admin).unwrap().post(path, None, "").unwrap();
     (answer.status, answer.body)
 }
 
-/// Rows of the journal and of the store in which a text stands.
+/// Returns the rows of the journal and the store that contain a text.
 fn rows_with(schema: &str, text: &str) -> String {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     let within = |column: &str| format!("position('\\x{hex}'::bytea IN {column}) > 0");
@@ -211,7 +211,7 @@ fn an_entity_is_erased_at_any_node_while_all_go_on() {
         let path = format!("/admin/erase?kind=section&id={}", id(section));
         let (status, said) = administrate(&nodes[section % 2], &path);
         assert!(status == 200 && said.contains("records"), "{status} {said}");
-        // The others go on.
+        // The other sections go on.
         add_to(&nodes[0], section, SECTIONS / 2);
     }
     for section in 0..SECTIONS {
@@ -222,7 +222,7 @@ fn an_entity_is_erased_at_any_node_while_all_go_on() {
     assert_eq!(status, 404, "{said}");
 }
 
-/// `throng cluster …` on a schema.
+/// Runs `throng cluster …` on a schema.
 fn cluster(schema: &str, what: &[&str]) -> std::process::Output {
     let place = place(schema);
     run(&[&["cluster"], what, &["--journal", &place]].concat())
@@ -251,7 +251,7 @@ fn moved_shards_stay_at_their_node_until_they_are_released() {
     add(&nodes[0], 0);
     let shown = said(&cluster("moves", &["shards"]));
     assert!(shown.ends_with("pinned to b: 0-99,150-199\n"), "{shown}");
-    // Its node is gone, and comes again.
+    // The node ends and starts again.
     let [a, b] = nodes;
     b.signal(Signal::KILL);
     drop(b);

@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: every acknowledged request is there, none twice.
+//! `kill -9` at random moments: every acknowledged request is kept, and none takes effect twice.
 
 use super::kit::{Random, Served};
 use rustix::process::Signal;
@@ -18,14 +18,14 @@ const SECTIONS: u64 = 5;
 const SEATS: u32 = 400;
 const ACKNOWLEDGED_MAX: u64 = 1_500;
 
-/// A client, with the answers it got and the request it has no answer to yet.
+/// A client, with its answers and the request that has no answer yet.
 struct Person {
     name: u64,
     random: Random,
     next: u64,
-    /// Its students in each section, by the answers.
+    /// Its students in each section, according to the answers.
     seated: BTreeMap<u64, BTreeSet<String>>,
-    /// The number of answers that said that a student joined or left, by section.
+    /// The number of acknowledged changes, by section.
     changes: BTreeMap<u64, u64>,
     open: Option<Asked>,
 }
@@ -50,7 +50,7 @@ impl Person {
         }
     }
 
-    /// A new student, or one in three times the drop of one that sits.
+    /// Chooses a new student, or with a chance of one in three the drop of an existing one.
     fn choose(&mut self) -> Asked {
         let section = self.random.below(SECTIONS);
         let key = format!("{}-{}", self.name, self.next);
@@ -74,7 +74,7 @@ impl Person {
         }
     }
 
-    /// Asks until the connection ends. A request without an answer is asked again, under its key, in the next life.
+    /// Sends requests until the connection ends. A request without an answer is repeated under its key in the next epoch.
     fn ask_on(&mut self, address: SocketAddr, acknowledged: &mpsc::Sender<()>, requests_max: u64) {
         let Ok(mut client) = Client::connect(address) else {
             return;
@@ -86,7 +86,7 @@ impl Person {
             let body = json!({ "student": asked.student }).to_string();
             let answer = loop {
                 match client.post(&path, Some(&asked.key), &body) {
-                    // Its journal's lease may run out on a busy machine.
+                    // The journal's lease may expire on a busy machine.
                     Ok(answer) if answer.status == 503 => {}
                     Ok(answer) => break answer,
                     Err(_) => return,
@@ -101,7 +101,7 @@ impl Person {
     fn take(&mut self, asked: &Asked, status: u16, text: &str) {
         let seated = self.seated.entry(asked.section).or_default();
         match (asked.command, status) {
-            // Each student is asked for once under one key: `already-present` would be a request taken twice.
+            // Each student is added under a single key, so `already-present` means that a request took effect twice.
             ("add", 200) => {
                 assert!(text.contains(r#""change":"added""#), "{text}");
                 assert!(seated.insert(asked.student.clone()));
@@ -124,7 +124,7 @@ fn acknowledged_requests_survive_kill_9_and_count_once() {
     hold_what_was_acknowledged(ROUNDS, ACKNOWLEDGED_MAX, &|more| Served::start(directory.path(), more));
 }
 
-/// Starts a service, kills it at a random moment, and holds what it has after the next start against its answers, so many times.
+/// Repeats this many times: starts a service, kills it at a random moment, restarts it, and compares its state with the answers.
 pub(super) fn hold_what_was_acknowledged(rounds: u64, acknowledged_max: u64, start: &dyn Fn(&[&str]) -> Served) {
     let seed = std::env::var("THRONG_TEST_SEED")
         .ok()
@@ -165,7 +165,7 @@ fn open_sections(client: &mut Client) {
     }
 }
 
-/// Resolves what was in flight, then holds every roster and history against the answers.
+/// Repeats the request in flight, then compares every roster and history with the answers.
 fn check_after_restart(served: Served, people: &mut [Person]) {
     let (sender, _receiver) = mpsc::channel();
     for person in people.iter_mut().filter(|person| person.open.is_some()) {

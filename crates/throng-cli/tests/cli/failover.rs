@@ -1,4 +1,4 @@
-//! A standby without the last commits takes its primary's place, and a server falls silent.
+//! A standby without the last commits replaces its primary, and a server stops answering.
 
 use super::{
     cluster::serves,
@@ -22,7 +22,7 @@ impl Pair {
         Self { primary, standby }
     }
 
-    /// Both servers, as a URL names them.
+    /// Returns the URL of both servers.
     fn place(&self) -> String {
         let at = |server: &Postgres| format!("127.0.0.1:{}", server.port());
         let both = format!("{},{}", at(&self.primary), at(&self.standby));
@@ -30,7 +30,7 @@ impl Pair {
         format!("{url}?lease=1s")
     }
 
-    /// Has bob added in a commit that the standby lacks, and promotes that.
+    /// Adds bob in a commit that the standby lacks, and promotes the standby.
     fn lose_bob(&mut self, served: &Served) {
         fill(served);
         let end = self.primary.sql("SELECT pg_current_wal_flush_lsn()").unwrap();
@@ -50,7 +50,7 @@ fn add_bob(served: &Served) -> u16 {
     added.unwrap().status
 }
 
-/// The only loss of a journal: bob's commit, and nothing else.
+/// Returns the journal's only loss, which is bob's commit.
 fn loss_of_bob(place: &str) -> Value {
     let found = json_of(&["journal", "loss", place, "--json"]);
     let losses = found["losses"].as_array().unwrap();
@@ -122,7 +122,7 @@ fn service_goes_on_without_lost_commits_where_told_to() {
     let place = pair.place();
     let served = serve_with(&place, &["--on-loss", "continue"]);
     pair.lose_bob(&served);
-    // Nobody asks it for anything meanwhile.
+    // No request reaches the service meanwhile.
     let is_told = |health: &Value| health["troubles"].as_array().is_some_and(|all| all.iter().any(is_lost));
     until("it has noticed and goes on", || {
         let health = health(&served);
@@ -138,7 +138,7 @@ fn service_goes_on_without_lost_commits_where_told_to() {
         let metrics = admin.get("/metrics").unwrap();
         metrics.body.contains("\nthrong_losses 1\n")
     });
-    // Under the same key: it is executed again.
+    // The request is executed again under the same key.
     assert_eq!(add_bob(&served), 200);
     assert_eq!(students(&served), json!(["ann", "bob"]));
     assert!(error_of_loss(&served.said(), &loss), "{}", served.said());
@@ -156,7 +156,7 @@ fn database_that_is_silent_for_a_lease_is_an_error() {
     fill(&served);
     let signal = |signal| {
         for id in server.processes() {
-            // A process that has just ended is no matter.
+            // The process may have just ended.
             let _ = Pid::from_raw(id.cast_signed()).map(|id| kill_process(id, signal));
         }
     };

@@ -1,4 +1,4 @@
-//! `throng journal`, on what a service left behind.
+//! `throng journal`, on the data of a stopped service.
 
 use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ use std::{
 };
 use throng_testing::Client;
 
-/// A data directory with one section and one student, and nobody using it.
+/// Creates a data directory with one section and one student, without a running service.
 fn data(directory: &Path) -> String {
     let data = directory.join("data");
     let served = Served::start(&data, &[]);
@@ -150,7 +150,7 @@ fn backups_of_a_running_service_restore_to_any_commit() {
     add("bob");
     let second = json(&["journal", "backup", &data, &copy, "--json"]);
     assert_ne!(first["upto"], second["upto"]);
-    // A backup that follows has everything when it is told to end.
+    // A following backup is complete when it is told to end.
     let mut follow = throng()
         .args(["journal", "backup", &data, &copy, "--follow"])
         .stdout(Stdio::piped())
@@ -201,7 +201,7 @@ fn copied_journal_acts_only_when_told_to() {
     ] {
         let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data", copy]);
         assert_refused(&refused, &[why, "--quiet", "--as-primary"]);
-        // The directory stays a copy while it is looked at.
+        // A quiet service leaves the directory a copy.
         for _ in 0..2 {
             let quiet = Served::start(Path::new(copy), &["--quiet"]);
             let mut client = quiet.client();

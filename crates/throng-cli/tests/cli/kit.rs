@@ -1,4 +1,4 @@
-//! The program as a process, and its input.
+//! The program as a process, and input for it.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,12 +16,12 @@ pub(crate) fn throng() -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     throng().args(arguments).output().unwrap()
 }
 
-/// Asserts that the program failed, and said one sentence with these parts.
+/// Checks that the program failed with one sentence that contains these parts.
 pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
@@ -34,7 +34,7 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     assert!(!said.contains("panicked") && !said.contains("backtrace"), "{said}");
 }
 
-/// `throng serve` as a process of its own.
+/// `throng serve` as a separate process.
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
@@ -106,7 +106,7 @@ impl Served {
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end; what it said on standard error.
+    /// Waits for the process to end. Returns its status and its standard error.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         until("its standard error has ended", || self.reader.is_finished());
@@ -120,13 +120,13 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Both fail only for a process that has ended and been waited for.
+        // Both fail only if the process has already ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// SplitMix64: what it draws is decided by its seed.
+/// SplitMix64: a generator determined by its seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -139,7 +139,7 @@ impl Random {
     }
 }
 
-/// A trace small enough for a test, as its two files.
+/// Writes a small trace. Returns its two files.
 pub(crate) fn small_trace(directory: &Path) -> (String, String) {
     let path = |name: &str| directory.join(name).display().to_string();
     let (capacities, requests) = (path("capacities.txt"), path("requests.txt"));

@@ -1,4 +1,4 @@
-//! Rulesets are checked, formatted and tried out by the program, as a person does.
+//! Rulesets are checked, formatted and tried by the program, as a person does.
 
 use super::kit::{assert_refused, run};
 use std::fs;

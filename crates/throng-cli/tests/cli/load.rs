@@ -1,4 +1,4 @@
-//! `throng load` against the app it ships plans for.
+//! `throng load` with the shipped plans, against their app.
 
 use super::kit::{Served, throng};
 use serde_json::Value;
@@ -44,7 +44,7 @@ fn sections(served: &Served) -> usize {
     }
 }
 
-/// On a busy machine nobody is refused: that is what other tests are about.
+/// Nobody is refused on a busy machine; refusals have other tests.
 const PATIENT: &[&str] = &["--wait", "5s"];
 
 #[test]

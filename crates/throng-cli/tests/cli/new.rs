@@ -12,7 +12,7 @@ use std::{
 };
 use throng_testing::{Client, until};
 
-/// Empties the directory that all runs share, so that Cargo knows the package again.
+/// Empties the shared directory of all runs, so that Cargo recognizes the package.
 fn directory() -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
     fs::remove_dir_all(&directory).ok();
@@ -22,9 +22,9 @@ fn directory() -> PathBuf {
 
 fn cargo(project: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    // Beside the programs of this build: what they have in common is built once.
+    // Next to the programs of this build, so that common crates are built once.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    // The crates of this project are built anew. To optimise them takes three times as long as to compile them.
+    // The crates of this project are built anew. Optimising them takes three times as long as compiling them.
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for entry in fs::read_dir(crates).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -34,8 +34,8 @@ fn cargo(project: &Path) -> Command {
         .current_dir(project)
         .env("CARGO_TARGET_DIR", target)
         .env("CARGO_NET_OFFLINE", "true");
-    // Variables by which Cargo describes this test's own package are removed.
-    // Build scripts would see them change and run again, and all crates above them would be compiled again.
+    // Removes the variables by which Cargo describes this test's own package. Otherwise build scripts would see them change and run again, and all
+    // dependent crates would be compiled again.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -45,7 +45,7 @@ fn cargo(project: &Path) -> Command {
     cargo
 }
 
-/// Features of each package of a registry, by name and version, in a build with these arguments.
+/// Returns the features of each registry package, by name and version, in a build with these arguments.
 fn features(directory: &Path, arguments: &[&str]) -> BTreeMap<(String, String), Vec<String>> {
     let mut tree = cargo(directory);
     tree.args(["tree", "--prefix", "none", "--edges", "normal,build,dev"]);
@@ -57,15 +57,15 @@ fn features(directory: &Path, arguments: &[&str]) -> BTreeMap<(String, String), 
         let (name, version) = package.trim_end_matches(" (proc-macro)").split_once(" v")?;
         let features = features.trim_end_matches(" (*)").split(',');
         let features = features.filter(|feature| !feature.is_empty()).map(str::to_owned);
-        // Packages of a checkout have their directory behind their version.
+        // A package of a checkout has its directory after its version.
         let is_published = !version.contains(' ');
         is_published.then(|| ((name.to_owned(), version.to_owned()), features.collect()))
     });
     packages.collect()
 }
 
-/// Gives the project's packages the features they have in the build around, as far as they are more: Cargo would compile each anew for less, and
-/// all above it, which is nearly everything. They are wanted by a package beside it, as a package has no dependency twice.
+/// Gives the project's packages the features of the surrounding build, if those are more. With fewer features Cargo would compile each package and
+/// its dependents anew, which is nearly everything. A separate package requests the features, because a package cannot have a dependency twice.
 fn share_packages_of_this_build(project: &Path) {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let built = features(&checkout, &["--workspace"]);
@@ -91,7 +91,7 @@ fn share_packages_of_this_build(project: &Path) {
     fs::write(manifest, text + "\n[dependencies.shared]\npath = \"shared\"\n").unwrap();
 }
 
-/// Applies the change of the book's first page, whose parts are apart from each other by `@@`.
+/// Applies the change of the book's first page, whose parts are separated by `@@`.
 fn change_as_the_book_says(file: &Path) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/first-service.md");
     let page = fs::read_to_string(page).unwrap();
@@ -152,7 +152,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
         .unwrap();
     assert_refused(&again, &["my-wallet is there already"]);
 
-    // Formatted with default settings, as anywhere else: those of the project around it are not its own.
+    // Formatted with default settings, because the surrounding project's are not its own.
     let defaults = directory.join("rustfmt.toml");
     fs::write(&defaults, "").unwrap();
     let formatted = cargo(&project)
@@ -190,7 +190,7 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
     assert_eq!(deposit.unwrap().json()["cents"], 500);
     let emptied = client.post("/api/account/ann/empty", None, "{}");
     assert_eq!(emptied.unwrap().json()["cents"], 0);
-    // `cargo run` becomes the program it runs.
+    // `cargo run` replaces itself by the program, so this kills the service.
     child.kill().unwrap();
     child.wait().unwrap();
     until("the service has ended", || Client::connect(address).is_err());

@@ -1,4 +1,4 @@
-//! The service and the journal's tools on an object storage of the test's own.
+//! The service and the journal's tools on a private object storage.
 
 use super::{
     crash::hold_what_was_acknowledged,
@@ -51,7 +51,7 @@ fn stopped_service_starts_again_and_its_journal_is_sound() {
     assert!(status.success() && said.contains("s3://journals/stopped"), "{said}");
     let again = serve(&url, &[]);
     assert_eq!(students(&again), json!(["ann"]));
-    // Also beside a running service.
+    // Verification also works beside a running service.
     let verified = keyed(&["journal", "verify", &url, "--json"]).output().unwrap();
     let said = String::from_utf8_lossy(&verified.stderr);
     assert!(verified.status.success(), "{said}");

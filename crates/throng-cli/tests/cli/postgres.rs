@@ -1,4 +1,4 @@
-//! The service and the journal's tools on a PostgreSQL of the test's own.
+//! The service and the journal's tools on a private PostgreSQL server.
 
 use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
@@ -104,7 +104,7 @@ fn one_command_moves_a_journal_to_a_database_and_back() {
     assert_eq!(json_of(&["journal", "verify", &url, "--json"])["damages"], json!([]));
 }
 
-/// The statements that `docs/postgresql.md` gives after these words.
+/// Returns the statements that `docs/postgresql.md` gives after these words.
 fn documented(words: &str) -> String {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/postgresql.md");
     let text = std::fs::read_to_string(document).unwrap();
@@ -216,7 +216,7 @@ fn a_wrong_database_is_refused_without_showing_the_password() {
         &run(&["journal", "verify", &nothing]),
         &["there is no journal in this schema", "schema nothing_there"],
     );
-    // Twice: who looks makes nothing ready.
+    // Twice, because a check must not set anything up.
     for _ in 0..2 {
         assert_refused(
             &run(&["cluster", "status", "--journal", &nothing]),

@@ -20,14 +20,14 @@ use throng_testing::{Client, until};
 
 /// Entities that each client asks in turn.
 const SECTIONS: usize = 5;
-/// Requests that each client has answered before and after each restart.
+/// The requests that each client must complete before and after each restart.
 const ANSWERED: usize = 10;
 
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// A balancer as a process, until it is dropped.
+/// A balancer as a process, killed on drop.
 struct Balancer {
     address: SocketAddr,
     child: Child,
@@ -53,7 +53,7 @@ impl Balancer {
         }
     }
 
-    /// Balances as the book has it, with looks that are quick enough for a test.
+    /// Balances as in the book, with health checks frequent enough for a test.
     fn haproxy(nodes: &[u16]) -> Self {
         Self::start("/usr/sbin/haproxy", &["-db", "-f"], |port, _| {
             let nodes = nodes
@@ -90,13 +90,13 @@ impl Balancer {
 
 impl Drop for Balancer {
     fn drop(&mut self) {
-        // Both fail only for a process that has ended and been waited for.
+        // Both fail only if the process has already ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Asks through a balancer, until it is told to end; it ends with the first error.
+/// A client that asks through a balancer until it is told to end, or until the first error.
 struct Asking {
     answered: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
@@ -135,7 +135,7 @@ impl Asking {
         }
     }
 
-    /// Waits until some more are answered, or one failed.
+    /// Waits until some more requests are answered, or one fails.
     fn goes_on(&self) {
         let before = self.answered.load(Ordering::Relaxed);
         until("requests are answered", || {
@@ -163,7 +163,7 @@ fn start(name: &str, port: u16) -> Served {
     Served::spawn(command)
 }
 
-/// Tells if each node serves its third, and says that it is ready.
+/// Returns true if each node serves its third, and reports that it is ready.
 fn are_settled(nodes: &[Served]) -> bool {
     nodes.iter().all(|node| {
         let seen = Client::connect(node.admin).and_then(|mut client| client.get("/admin/cluster"));

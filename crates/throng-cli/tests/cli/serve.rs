@@ -1,4 +1,4 @@
-//! `throng serve`: refusals at the start, and a graceful end.
+//! `throng serve`: refusals at the start, and a graceful stop.
 
 use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
@@ -49,7 +49,7 @@ fn a_directory_of_another_version_is_refused_and_left_alone() {
     served.signal(Signal::TERM);
     assert!(served.ended().0.success());
 
-    // Byte 8 of a segment's header, and of its copy a sector on, begins the version of the format.
+    // The version of the format begins at byte 8 of a segment's header, and of its copy one sector later.
     let segments: Vec<_> = fs::read_dir(directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -118,7 +118,7 @@ fn sigterm_answers_and_keeps_requests_in_flight() {
         let body = json!({ "student": format!("s{number}") }).to_string();
         client.send("POST", "/api/section/S/add", JSON, &body).unwrap();
     }
-    // A read rests on what it shows, so the requests are seen where nothing waits: among the commands taken.
+    // The answer of a read waits for the state that it shows. So the requests are counted where nothing waits: among the commands taken.
     until("all requests are taken", || {
         let metrics = watcher.get("/metrics").unwrap().body;
         let done = metrics

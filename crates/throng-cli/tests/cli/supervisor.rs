@@ -4,10 +4,10 @@ use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use std::{os::unix::net::UnixDatagram, time::Duration};
 
-/// Only a program that says nothing at all waits so long.
+/// Only a program without any message waits this long.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// Reads until a message has this line; the messages before it are dropped.
+/// Reads messages until one contains this line. Earlier messages are dropped.
 fn wait_for(socket: &UnixDatagram, line: &str) {
     let mut buffer = [0; 4_096];
     loop {

@@ -1,4 +1,4 @@
-//! `throng trace`, and what the program says of files it cannot use.
+//! `throng trace`, and the program's errors about unusable files.
 
 use super::kit::{assert_refused, run, small_trace};
 use registration::trace::{Shape, Trace};

@@ -1,4 +1,4 @@
-//! Nodes that join at one moment, in many orders.
+//! Nodes that join at the same moment, in many orders.
 
 use super::*;
 use crate::{
@@ -25,10 +25,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const SHARDS: u16 = 1;
 
-/// Holds up each step of one node.
+/// Delays each step of one node.
 type Pause = Box<dyn Fn(&str) -> Later<'static, ()> + Send + Sync>;
 
-/// The directory as one node reaches it.
+/// The directory as seen by one node.
 struct Paused {
     within: MemoryDirectory,
     pause: Pause,
@@ -105,7 +105,7 @@ impl Directory for Paused {
     }
 }
 
-/// An engine that serves whatever it is told to.
+/// An engine that serves any shards at once.
 struct Idle;
 
 impl Host for Idle {
@@ -127,7 +127,7 @@ fn secret_of(seed: u64, name: &str) -> u64 {
     xxh3_64(format!("{seed} {name}").as_bytes()) % 2
 }
 
-/// The way of one node to the others, which prove what the seed has given them.
+/// The connections of one node, whose peers prove the secrets that the seed gave them.
 struct Seeded {
     seed: u64,
     name: String,
@@ -172,7 +172,7 @@ impl Connections for Seeded {
     fn describe(&self, _: &mut Status) {}
 }
 
-/// A node of a seed: its secret, and its number once it takes part.
+/// Runs a node of a seed. Returns its secret, and its number once it takes part.
 async fn takes_part(seed: u64, name: String, within: MemoryDirectory) -> (u64, Option<NodeId>) {
     let steps = AtomicU64::new(0);
     let own = name.clone();

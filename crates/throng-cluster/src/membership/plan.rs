@@ -209,7 +209,7 @@ mod tests {
 
     const SHARDS: u16 = 24;
 
-    /// Nodes of these releases, which serve or drain; each shard at one of them, and pinned to one of them, to one that is not there, or to none.
+    /// Nodes of these releases, which serve or drain. Each shard is at a node, and pinned to a node, to an absent name, or not at all.
     #[derive(Clone, Debug)]
     struct Given {
         nodes: Vec<(u64, bool)>,
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// The smallest number of shards without a home that must move to reach an even distribution.
+    /// Returns the smallest number of homeless shards that must move to reach an even distribution.
     fn fewest(plan: &Plan) -> usize {
         let loose: usize = plan.loose.values().map(ShardSet::len).sum();
         let nodes: Vec<NodeId> = plan.pinned.keys().copied().collect();
@@ -294,7 +294,7 @@ mod tests {
                     .map(|(node, own)| own.saturating_sub(plan.loose_of(*node)));
                 fewest = fewest.min(gained.sum());
             }
-            // Counts on: every way to share them out.
+            // Counts through all ways to distribute them.
             let Some(place) = each.iter().position(|own| *own < loose) else {
                 return fewest;
             };
@@ -308,7 +308,7 @@ mod tests {
         serving.map(|node| view.shards_of(Some(node.id)).len()).collect()
     }
 
-    /// Deals the shards of all nodes that do not serve, and looks that nothing is left to do.
+    /// Deals the shards of all nodes that do not serve, and checks that nothing remains to do.
     fn deal(view: &mut View) {
         let has_owner = |owner: &Option<NodeId>| owner.and_then(|owner| view.node(owner)).is_some_and(Node::serves);
         let owners = (0..).map(ShardId).zip(&view.owners);
@@ -322,7 +322,7 @@ mod tests {
         assert!(Plan::of(view).gives().is_empty(), "{view:?}");
     }
 
-    /// A zone, then another one, of all sets of nodes there can be.
+    /// Removes each zone in turn, in all possible sets of nodes.
     #[test]
     fn losing_any_zone_leaves_the_rest_even_and_moves_no_more() {
         for (nodes, shards) in (2..=6_usize).flat_map(|nodes| (1..=2 * nodes + 1).map(move |shards| (nodes, shards))) {

@@ -63,7 +63,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(3);
 
-    /// Nodes that always serve, and those that stand by beside them, by their numbers.
+    /// Nodes that always serve, and the numbers of those that stand by.
     struct Cluster {
         always: Vec<u64>,
         standby: BTreeMap<u64, Standby>,
@@ -80,7 +80,7 @@ mod tests {
                 .collect()
         }
 
-        /// Each looks once, a sixth of a lease after the last look.
+        /// Lets each node check once, a sixth of a lease after its last check.
         fn look(&mut self) {
             self.now += super::super::micros(LEASE / 6);
             let serving = self.serving();
@@ -123,7 +123,7 @@ mod tests {
                         "{always}, {count}: {serving:?}"
                     );
                 }
-                // The others come back.
+                // The other nodes return.
                 cluster.always = (1..=3).collect();
                 (0..2_000).for_each(|_| cluster.look());
                 assert_eq!(cluster.serving(), [1, 2, 3], "{always}, {count}");

@@ -1,4 +1,4 @@
-//! Nodes that come, go, fall silent and die, in every order that chance gives them; a directory that does only what its rows allow.
+//! Nodes that join, leave, fall silent and die, in random order. The directory does only what its rows allow.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -18,7 +18,7 @@ struct World {
 struct One {
     membership: Membership,
     seen: NodeFacts,
-    /// Paused: it does nothing, and does not know.
+    /// True while the node is paused. It does nothing, and does not notice.
     is_paused: bool,
     wants_to_leave: bool,
 }
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// Has a node join, under the first name that no living node has.
+    /// Lets a node join, under the first name without a living node.
     fn join(&mut self) {
         let id = NodeId(self.view.nodes.last().map_or(1, |last| last.id.0 + 1));
         let is_taken = |name: &String| {
@@ -72,7 +72,7 @@ impl World {
         self.view.nodes.iter_mut().find(|node| node.id == id).unwrap()
     }
 
-    /// A node beats and does what it finds to do, as far as the rows let it.
+    /// Lets a node beat and act, as far as the rows allow.
     fn step(&mut self, id: NodeId) {
         let wants_to_leave = self.nodes[&id].wants_to_leave;
         let node = self.node(id);
@@ -153,7 +153,7 @@ impl World {
         counts.collect()
     }
 
-    /// Everything is served, evenly, and nothing moves any more.
+    /// Checks that all shards are served, evenly, and nothing moves any more.
     fn is_settled(&mut self) -> Result<(), TestCaseError> {
         let counts = self.counts();
         prop_assert_eq!(counts.iter().sum::<usize>(), self.view.owners.len(), "{:?}", self.view);
@@ -210,7 +210,7 @@ enum Fault {
     Pause(usize),
     Continue(usize),
     Leave(usize),
-    /// Pins shards to a name, or to none any more: the first shard, the number of shards, the name.
+    /// Pins shards to a name, or unpins them: the first shard, the number of shards, the name.
     Pin(u16, u16, Option<usize>),
     Rounds(u8),
 }
@@ -295,11 +295,11 @@ fn pinned_shards_come_back_to_their_node_when_it_returns() {
     (0..20).for_each(|_| world.round());
     assert_eq!(of(&world, 2), pinned, "and no others, as it has more than its share");
     assert_eq!(world.counts(), [6, 20, 6]);
-    // It gives them away when it drains, ...
+    // The node gives its shards away when it drains, ...
     world.nodes.get_mut(&NodeId(2)).unwrap().wants_to_leave = true;
     (0..20).for_each(|_| world.round());
     assert_eq!(world.counts(), [16, 16]);
-    // ... and the next one of its name has them; also once that one was killed.
+    // ... and the next node of its name gets them, even after a kill.
     for (id, counts) in [(4, [6, 6, 20]), (5, [6, 6, 20])] {
         world.join();
         (0..20).for_each(|_| world.round());
@@ -335,7 +335,7 @@ fn shards_are_not_pinned_to_a_program_older_than_their_writer() {
     world.pin(0..SHARDS, Some(0));
     (0..10).for_each(|_| world.round());
     assert_eq!(world.view.shards_of(Some(NodeId(2))), new);
-    // The older one was upgraded.
+    // The older node was upgraded.
     world.node(NodeId(1)).said.app = 1;
     (0..10).for_each(|_| world.round());
     assert_eq!(world.view.shards_of(Some(NodeId(1))).len(), usize::from(SHARDS));
@@ -349,7 +349,7 @@ fn shards_a_node_of_the_newest_program_left_late_are_taken() {
     world.node(NodeId(3)).said.app = 1;
     world.nodes.remove(&NodeId(1));
     world.node(NodeId(1)).state = NodeState::Dead;
-    // It was seen before, and nothing could be taken in time.
+    // The shards were seen free before, but there was no time to take them.
     world.nodes.get_mut(&NodeId(3)).unwrap().membership.free_since = Some(world.now);
     (0..20).for_each(|_| world.round());
     assert_eq!(world.counts().iter().sum::<usize>(), usize::from(SHARDS));
@@ -361,7 +361,7 @@ fn given_and_taken_shards_go_to_equal_or_newer_programs() {
     world.join();
     world.join();
     (0..10).for_each(|_| world.round());
-    // A rolling upgrade: the new program comes, and gets its share; an old one dies, and only the new one takes.
+    // In a rolling upgrade the new program joins and gets its share. When an old node dies, only the new one takes its shards.
     world.join();
     world.node(NodeId(3)).said.app = 1;
     (0..10).for_each(|_| world.round());
@@ -370,7 +370,7 @@ fn given_and_taken_shards_go_to_equal_or_newer_programs() {
     (0..20).for_each(|_| world.round());
     let new = world.view.shards_of(Some(NodeId(3)));
     assert_eq!((world.view.shards_of(Some(NodeId(1))).len(), new.len()), (11, 21));
-    // What it has written stays with it, though the old one has less.
+    // The new node keeps the shards it has written, though the old one has fewer.
     (0..20).for_each(|_| world.round());
     assert_eq!(world.view.shards_of(Some(NodeId(3))), new);
 }
@@ -471,7 +471,7 @@ fn a_node_gives_to_all_receivers_before_it_serves_the_rest() {
     };
     assert_ne!(next, to);
     assert_eq!(*shards, rest);
-    // Not when nothing says that its stream has ended.
+    // No shards are given away unless the stream is known to have ended.
     assert_eq!(acts(&given, &NodeFacts::default()), [Action::Serve(rest)]);
 }
 
@@ -494,7 +494,7 @@ fn younger_of_two_cut_nodes_drains_after_two_leases() {
         world.now - begun
     };
     (0..6).for_each(|_| world.round());
-    // What was seen before an outage of the database does not count.
+    // Observations from before an outage of the database do not count.
     for one in world.nodes.values_mut() {
         one.membership.was_cut_off();
     }

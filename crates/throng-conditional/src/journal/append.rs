@@ -1,4 +1,4 @@
-//! Appends, several in flight, told in their order.
+//! Appends: several are in flight, and their outcomes are reported in order.
 
 use super::Inner;
 use crate::{
@@ -15,24 +15,24 @@ use throng_journal::{
 };
 use tokio::sync::oneshot;
 
-/// A writer that this process has opened.
+/// A writer opened by this process.
 pub(super) struct Own {
     pub(super) name: u128,
     /// The number of the next commit.
     next: u64,
-    /// The checksum of the commit before that, in flight or not.
+    /// The checksum of the commit before `next`, which may still be in flight.
     sum: u32,
-    /// The last commit that landed, as all before it have.
+    /// The last commit that has landed together with all before it.
     pub(super) acked: u64,
     acked_nonce: u128,
     flights: VecDeque<Flight>,
-    /// Puts whose outcome is known, of numbers behind one that is not.
+    /// Known outcomes of puts whose numbers follow one of unknown outcome.
     landed: BTreeMap<u64, Landed>,
     pub(super) end: Option<End>,
-    /// The node whose beats are its lease; none: an engine that is alone, which looks at the root.
+    /// The node whose beats are the lease of this writer. `None`: an engine that is alone, which checks the root instead.
     pub(super) node: Option<NodeId>,
     pub(super) lease: Duration,
-    /// When the last look at the root was sent that found this writer open, by the boot clock.
+    /// The send time of the last check of the root that found this writer open, by the boot clock.
     pub(super) looked: Duration,
 }
 
@@ -43,11 +43,11 @@ struct Flight {
     told: oneshot::Sender<Appended>,
 }
 
-/// Why a writer is over.
+/// The reason that a writer is over.
 #[derive(Clone, Debug)]
 pub(super) enum End {
     Sealed,
-    /// Nothing is said of what was in flight: a seal will tell.
+    /// The outcome of commits in flight is unknown; a seal will settle it.
     Doubt(String),
     /// An acknowledged commit is gone.
     Broken(String),
@@ -80,7 +80,7 @@ impl Own {
         }
     }
 
-    /// Tells in their order what is known; true if the writer is over because of it.
+    /// Reports known outcomes in order. Returns true if the writer is over because of one.
     fn settle(&mut self) -> bool {
         while let Some(flight) = self.flights.front() {
             let Some(landed) = self.landed.remove(&flight.number) else {
@@ -90,7 +90,7 @@ impl Own {
                 return false;
             };
             match landed {
-                // Nothing counts behind a seal, landed or not.
+                // Commits behind a seal do not count, whether they landed or not.
                 Landed::Mine if self.end.is_none() => {
                     (self.acked, self.acked_nonce) = (flight.number, flight.nonce);
                     flight.tell(Ok(()));
@@ -117,7 +117,7 @@ impl Own {
         false
     }
 
-    /// Tells those behind the end.
+    /// Drops the flights behind the end, and reports that.
     fn drop_flights(&mut self) {
         let Some(end) = &self.end else { return };
         for flight in self.flights.drain(..) {
@@ -129,7 +129,7 @@ impl Own {
 impl Flight {
     fn tell(mut self, result: Result<(), AppendError>) {
         self.buffer.clear();
-        // Whoever appended may be gone.
+        // The caller of the append may be gone.
         _ = self.told.send(Appended {
             result,
             buffer: self.buffer,
@@ -159,7 +159,7 @@ impl Inner {
             let why = format!("commit {} does not follow commit {}", stamp.number, own.next - 1);
             return refused(AppendError::InDoubt(why));
         }
-        // What this commit rests on is told to whoever looks for it behind a seal.
+        // The commit carries the last acknowledged number. `Streams::look_again` uses it to find a commit lost behind a seal.
         commit.set_synced(CommitNo(own.acked));
         commit.seal(&[]);
         let head = Head {
@@ -203,7 +203,7 @@ impl Inner {
         }
     }
 
-    /// Once a writer is over: its last acknowledged commit must be where it was put. A store that let a seal win as well is told of.
+    /// Checks after a writer's end that its last acknowledged commit still exists. If the store let a seal win too, that is reported.
     async fn check_acked(&self, writer: WriterId, name: u128, acked: u64, nonce: u128) {
         if acked == 0 {
             return;
@@ -212,12 +212,12 @@ impl Inner {
             Ok(entry) if entry.nonce() == nonce => return,
             Ok(Entry::Seal { .. }) => "a seal stands in its place".to_owned(),
             Ok(Entry::Commit { .. }) => "another commit stands in its place".to_owned(),
-            // Nothing is proved: the seal will tell.
+            // This proves nothing; the seal will settle it.
             Err(Trouble::Store(_)) => return,
             Err(Trouble::Damaged(why)) => why,
         };
         let position = Position::new(writer, CommitNo(acked));
-        // Retention may have taken it since.
+        // Retention may have removed it since.
         let is_pruned = |segmented: u64| segmented >= acked;
         if let Ok(root) = self.roots.read().await
             && root.writer(writer).is_some_and(|entry| is_pruned(entry.segmented()))
@@ -228,7 +228,7 @@ impl Inner {
         self.broken(writer, why);
     }
 
-    /// The store has broken its word: the writer ends, and people are told.
+    /// Ends a writer because the store broke its promise, and reports that to people.
     pub(super) fn broken(&self, writer: WriterId, why: String) {
         let covered = {
             let mut writers = self.own();
@@ -244,7 +244,7 @@ impl Inner {
         });
     }
 
-    /// Ends a writer of this process: nothing more is appended, and nothing in flight is told to have landed.
+    /// Ends a writer of this process. It appends nothing more, and no commit in flight is reported as landed.
     pub(super) fn end_own(&self, writer: WriterId, end: End) {
         if let Some(own) = self.own().get_mut(&writer)
             && own.end.is_none()

@@ -1,14 +1,14 @@
-//! The lease: for how long an engine may answer from memory without another look at the root.
+//! The lease: the time for which an engine may answer from memory without another check of the root.
 //!
-//! Counted from the *sending* of the look. Whoever opens the next stream marks the one before as ending, and then waits for longer
-//! than the lease. An engine that is alone looks with a read, so an idle one puts nothing. A node's lease is its beats alone: others declare it
-//! dead because they see none, and not because it reads nothing.
+//! It runs from the *sending* of the check. An engine that opens the next stream marks the previous one as ending, then waits for longer than the
+//! lease. An engine that is alone checks with a read, so an idle one writes nothing. A node renews its lease only by its beats: other nodes declare
+//! it dead if they see no beats, and do not see its reads.
 
 use super::{Inner, append::End};
 use std::{sync::Arc, time::Duration};
 use throng_journal::{AppendError, Error, NodeId, WriterId};
 
-/// Looks in a lease.
+/// The number of checks within one lease.
 const LOOKS: u32 = 5;
 
 impl Inner {
@@ -24,7 +24,7 @@ impl Inner {
         writers.get(&writer)?.end.as_ref().map(End::error)
     }
 
-    /// Looks after a writer until the root says where its stream ends, or the journal is dropped.
+    /// Watches over a writer until the root says where its stream ends, or the journal is dropped.
     pub(super) fn look_after(self: &Arc<Self>, writer: WriterId) {
         let weak = Arc::downgrade(self);
         let host = Arc::clone(&self.streams.host);
@@ -40,7 +40,7 @@ impl Inner {
         }));
     }
 
-    /// A beat of a node has landed that was sent then: its streams have their lease from there on.
+    /// Extends the lease of a node's streams: a beat that was sent at this time has landed.
     pub(crate) fn beaten(&self, node: NodeId, sent: Duration) {
         let mut writers = self.own();
         for own in writers.values_mut().filter(|own| own.node == Some(node)) {
@@ -48,7 +48,7 @@ impl Inner {
         }
     }
 
-    /// Looks if a writer of this process is still open; false once it is known where it ends.
+    /// Checks if a writer of this process is still open. Returns false once its end is known.
     async fn look(&self, writer: WriterId) -> bool {
         let sent = self.host().boot_clock();
         let root = match self.roots.read().await {
@@ -57,7 +57,7 @@ impl Inner {
                 self.broken(writer, why);
                 return false;
             }
-            // The lease runs out by itself.
+            // Without a check the lease expires by itself.
             Err(_) => return true,
         };
         let Some(entry) = root.writer(writer) else {

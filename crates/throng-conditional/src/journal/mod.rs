@@ -25,13 +25,13 @@ use throng_journal::{
 /// Settings of a journal.
 #[derive(Clone, Debug)]
 pub struct ConditionalOptions {
-    /// The time for which an engine answers from memory after it has last seen that its stream is not ending.
+    /// The time for which an engine answers from memory after it last saw that its stream is not ending.
     pub lease: Duration,
-    /// Puts that a writer may have in flight, 1 to 16. Whoever seals its stream reads the number from the root.
+    /// The number of puts that a writer may have in flight, 1 to 16. The engine that seals its stream reads it from the root.
     pub depth: usize,
 }
 
-/// Most puts in flight.
+/// The most puts in flight.
 const DEPTH_MAX: usize = 16;
 
 impl Default for ConditionalOptions {
@@ -53,10 +53,10 @@ pub(crate) struct Inner {
     pub(crate) roots: Roots,
     pub(crate) streams: Streams,
     options: ConditionalOptions,
-    /// The writers that this process has opened.
+    /// The writers opened by this process.
     own: Mutex<BTreeMap<WriterId, Own>>,
     losses: Mutex<Vec<Loss>>,
-    /// The segment that was read last.
+    /// The last segment read.
     segment: tokio::sync::Mutex<Option<(String, Arc<[Commit]>)>>,
 }
 
@@ -86,7 +86,7 @@ impl Inner {
         &*self.streams.host
     }
 
-    /// The writer's place in a root that is as new as it, or `NoCommit`.
+    /// Returns the writer's entry, from a root that is at least as new as the writer, or `NoCommit`.
     pub(crate) async fn entry(&self, writer: WriterId) -> Result<Writer, Error> {
         if let Some(entry) = self.roots.known().await?.writer(writer) {
             return Ok(entry.clone());

@@ -1,4 +1,4 @@
-//! Opening streams and ending them.
+//! Opening and ending streams.
 
 use super::{
     Inner,
@@ -24,7 +24,7 @@ type Check<'a> = &'a (dyn Fn(&Root) -> Result<(), Error> + Send + Sync);
 fn earlier_of(root: &Root, owner: &Owner, shards: Option<&ShardSet>) -> Vec<Writer> {
     let is_earlier = |writer: &&Writer| {
         let is_own = writer.owner == *owner;
-        // A node is declared dead, or leaves, once it answers nothing any more.
+        // A node is declared dead, or leaves, only after it has stopped answering.
         let may_answer = !writer.is_released && matches!(writer.owner, Owner::Alone(_));
         let overlaps = is_own || shards.is_some_and(|shards| writer.may_hold(shards));
         is_own && writer.last.is_none() || overlaps && may_answer
@@ -56,7 +56,7 @@ impl Inner {
         self.begin(Owner::Node(node.0), Some(shards), &check).await
     }
 
-    /// Ends the owner's earlier streams, waits until nobody answers from what they hold, and begins the next one.
+    /// Ends the owner's earlier streams, waits until no engine answers from their contents, and begins the next stream.
     async fn begin(
         self: &Arc<Self>,
         owner: Owner,
@@ -80,7 +80,7 @@ impl Inner {
                     return Ok(Change::Leave(Some(begun.id())));
                 }
                 check(root)?;
-                // Another one may have opened a stream meanwhile, and may be over already.
+                // Another engine may have opened a stream meanwhile, and may be over already.
                 let now = earlier_of(root, &owner, shards);
                 let was_waited = |id| earlier.iter().any(|waited| waited.id() == id);
                 if now
@@ -123,7 +123,7 @@ impl Inner {
         }
     }
 
-    /// Marks the owner's open streams as ending. Returns them, and others to be waited for.
+    /// Marks the owner's open streams as ending. Returns them, and other streams to wait for.
     async fn end_earlier(
         &self,
         owner: &Owner,
@@ -152,7 +152,7 @@ impl Inner {
         Ok(earlier)
     }
 
-    /// Ends a stream: its last commit.
+    /// Ends a stream. Returns its last commit.
     pub(crate) async fn seal(&self, writer: WriterId) -> Result<u64, Error> {
         let is_own = self.own().contains_key(&writer);
         self.end_own(writer, End::Sealed);
@@ -190,7 +190,7 @@ impl Inner {
         Ok(last)
     }
 
-    /// The last commit that is known to have landed, without a request.
+    /// Returns the last commit known to have landed, without a request.
     pub(super) fn known(&self, entry: &Writer) -> u64 {
         let acked = self.own().get(&entry.id()).map_or(0, |own| own.acked);
         let known = entry.segmented().max(entry.covered).max(acked);

@@ -1,4 +1,4 @@
-//! Removing records from history. Objects of a stream never change, so what is left of them is written anew, many commits an object.
+//! Removing records from history. Objects of a stream never change, so the remaining records are written anew, many commits in one object.
 
 use super::{Inner, read::Linked};
 use crate::{
@@ -10,9 +10,9 @@ use crate::{
 use bytes::Bytes;
 use throng_journal::{Commit, Error, Prune, PruneHow, Pruned};
 
-/// Bytes of a segment from which on the next one begins.
+/// The size of a segment, in bytes, at which the next one begins.
 const SEGMENT_BYTES: usize = 16 << 20;
-/// Deletions of one object that may fail in a row.
+/// The most failed deletions of one object in a row.
 const TRIES: u32 = 8;
 
 impl Inner {
@@ -21,18 +21,18 @@ impl Inner {
         loop {
             let (piece, upto) = self.prune_piece(&prune).await?;
             pruned.add(piece);
-            // Segments follow each other from the first commit on, so some may be written for what nobody looks at.
+            // Segments are contiguous from the first commit on. A piece may end before the range of this pass begins.
             if upto >= prune.upto.0 || upto > prune.after.commit.0 || prune.how == PruneHow::Dry {
                 return Ok(pruned);
             }
         }
     }
 
-    /// Writes one segment anew; returns the last commit in it, too.
+    /// Writes one segment anew. Also returns the last commit in it.
     async fn prune_piece(&self, prune: &Prune) -> Result<(Pruned, u64), Error> {
         let writer = prune.after.writer;
         let entry = self.entry(writer).await?;
-        // What no checkpoint covers may still be looked at by whoever seals the stream.
+        // Commits that no checkpoint covers may still be read by an engine that seals the stream.
         let upto = prune.upto.0.min(entry.last.unwrap_or(entry.covered));
         let before = entry
             .segments
@@ -101,7 +101,7 @@ impl Inner {
             Ok(Change::Write(true))
         });
         if !change.await? {
-            // Another engine was quicker: its segment counts, and the next look begins with it.
+            // Another engine was quicker. Its segment counts, and the next pass begins after it.
             self.delete(&segment.key).await?;
             return Ok((Pruned::default(), after));
         }
@@ -121,7 +121,7 @@ impl Inner {
         }
     }
 
-    /// Deletes what the root names as garbage. Seals are never among it.
+    /// Deletes the objects that the root lists as garbage. Seals are never among them.
     pub(crate) async fn sweep(&self) -> Result<(), Error> {
         let garbage = self.roots.known().await?.garbage.clone();
         for garbage in &garbage {

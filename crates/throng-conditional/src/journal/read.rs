@@ -1,4 +1,4 @@
-//! Reads commits of streams, up to what is known to be durable.
+//! Reading commits of streams, up to those known to be durable.
 
 use super::Inner;
 use crate::{
@@ -11,14 +11,14 @@ use crate::{
 use std::sync::Arc;
 use throng_journal::{Commit, CommitNo, Error, Place, Position, WriterId};
 
-/// Reads in a row that may find nothing where something is known to stand.
+/// The most reads in a row that find nothing although an object is known to exist.
 const STALE_MAX: u32 = 50;
 
-/// A commit, and the checksum that the one behind it names. Of those in a segment only that of the last is known.
+/// A commit, and the checksum that the next commit must name. Within a segment only the last commit's is known.
 pub(super) type Linked = (Commit, Option<u32>);
 
 impl Inner {
-    /// The last durable commit of a stream.
+    /// Returns the last durable commit of a stream.
     pub(super) async fn last(&self, entry: &Writer) -> Result<u64, Error> {
         let mut last = self.known(entry);
         while entry.last.is_none() {
@@ -44,7 +44,7 @@ impl Inner {
         Ok(linked.into_iter().map(|(commit, _)| commit).collect())
     }
 
-    /// The commits after a number: at least one if there is one, then as many as fit.
+    /// Reads the commits after a number: at least one if there is any, then as many as fit.
     pub(super) async fn linked(&self, mut entry: Writer, after: u64, bytes_max: usize) -> Result<Vec<Linked>, Error> {
         let writer = entry.id();
         let mut pauses = Pauses::new();
@@ -55,7 +55,7 @@ impl Inner {
             };
             match found {
                 Some(linked) => return Ok(linked),
-                // The objects may have become a segment meanwhile.
+                // The objects may have been merged into a segment meanwhile.
                 None => entry = self.roots.read().await?.writer(writer).cloned().unwrap_or(entry),
             }
             pauses.pause(self.host()).await;
@@ -64,7 +64,7 @@ impl Inner {
         Err(damaged(writer, after + 1, place, "the object is gone"))
     }
 
-    /// `None`: the object is gone.
+    /// Reads a page of a segment. `None`: the object is gone.
     async fn segment_page(
         &self,
         entry: &Writer,
@@ -91,7 +91,7 @@ impl Inner {
         Ok(Some(linked.collect()))
     }
 
-    /// `None`: what is known to be there is not found.
+    /// Reads a page of objects. `None`: an object that must exist is not found.
     async fn object_page(&self, entry: &Writer, after: u64, bytes_max: usize) -> Result<Option<Vec<Linked>>, Error> {
         let (writer, name, known) = (entry.id(), entry.stream(), self.known(entry));
         let mut linked: Vec<Linked> = Vec::new();
@@ -105,7 +105,7 @@ impl Inner {
             let end = entry
                 .last
                 .map_or(WINDOW, |last| (last + 1).saturating_sub(next).min(WINDOW));
-            // A first look tells how large they are.
+            // The first page shows how large the commits are.
             let fit = match linked.len() {
                 0 => 2,
                 read => bytes_max.saturating_sub(bytes) / (bytes / read).max(1) + 1,
@@ -139,7 +139,7 @@ impl Inner {
         }
     }
 
-    /// The commits of a segment; `None`: it is gone.
+    /// Returns the commits of a segment. `None`: it is gone.
     pub(super) async fn segment(&self, writer: WriterId, segment: &Segment) -> Result<Option<Arc<[Commit]>>, Error> {
         let mut cached = self.segment.lock().await;
         if let Some((key, commits)) = &*cached
@@ -165,7 +165,7 @@ impl Inner {
         Ok(Some(commits))
     }
 
-    /// Reads an object that is not one of a stream.
+    /// Reads an object that does not belong to a stream.
     pub(crate) async fn body(&self, key: &str) -> Result<Option<bytes::Bytes>, Error> {
         let mut pauses = Pauses::new();
         let mut last = String::new();
@@ -212,7 +212,7 @@ impl Inner {
                 }
             }
             pauses.pause(self.host()).await;
-            // It may have become a part of a segment.
+            // The commit may have been merged into a segment.
             entry = self.roots.read().await?.writer(writer).cloned().unwrap_or(entry);
         }
         Err(Error::NoCommit(place.position))

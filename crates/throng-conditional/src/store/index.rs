@@ -1,4 +1,4 @@
-//! The rows that a checkpoint changes, gathered over those that are there.
+//! The rows changed by a checkpoint, merged over the existing rows.
 
 use super::{
     ConditionalStates,

@@ -1,8 +1,8 @@
 //! The store: sorted rows in memory, written as layers.
 //!
-//! A checkpoint writes a layer, an immutable object with the rows that it changes, and names it in the root, on condition that its writer is
-//! not ending. Once the layers together are larger than the rows, all rows are written as the first layer anew. Rows of all shards are kept in
-//! memory; the bodies of events stay in the journal.
+//! A checkpoint writes a layer, an immutable object with the changed rows. It adds the layer to the root, provided its writer is not ending. Once the
+//! layers together are larger than the rows, all rows are written as a new first layer. Rows of all shards are kept in memory. The bodies of events
+//! stay in the journal.
 
 mod index;
 mod rows;
@@ -22,15 +22,15 @@ use throng_journal::{
     ShardSet, Store, StoredEvent,
 };
 
-/// Bytes of a layer from which on the rest goes into the next one.
+/// The size of a layer, in bytes, at which the next one begins.
 const LAYER_BYTES: usize = 16 << 20;
-/// Bytes of layers that may stand behind the first one whatever its size.
+/// The bytes of layers always allowed after the first one, however small the rows are.
 const LAYERS_BYTES_MIN: u64 = 1 << 20;
-/// Layers that may stand behind the first ones whatever their size: each is a request at the start.
+/// The number of layers at which all rows are written anew, whatever their size: each layer costs a request at the start.
 const LAYERS_MAX: usize = 64;
-/// Reads in a row that may find a layer gone.
+/// The most reads in a row that find a layer missing.
 const STALE_MAX: u32 = 50;
-/// Bytes of commits that are read at a time.
+/// The bytes of commits per read.
 const READ_BYTES: usize = 8 << 20;
 
 /// The store beside a [`ConditionalJournal`]. Clones share their rows.
@@ -42,17 +42,17 @@ pub struct ConditionalStates {
 
 struct Shared {
     held: Mutex<Held>,
-    /// Held while layers are read or written: one at a time.
+    /// Held while layers are read or written, so that this happens one at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// Written by whoever has the turn, and by removals.
+/// Written by the holder of `turn`, and by removals.
 #[derive(Default)]
 struct Held {
     rows: Rows,
-    /// The layers that are in the rows; none before they were read once.
+    /// The layers applied to the rows. `None` before the first read.
     layers: Option<Vec<Layer>>,
-    /// Rows that were removed since the last checkpoint, and go with the next.
+    /// Keys of rows removed since the last checkpoint. The next one writes their removal.
     removed: Vec<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ impl ConditionalStates {
         }
     }
 
-    /// Forgets all rows, here and in the root: the next checkpoint indexes the journal anew.
+    /// Drops all rows, here and in the root. The next checkpoint indexes the journal anew.
     ///
     /// # Errors
     /// The root cannot be changed.
@@ -95,7 +95,7 @@ impl ConditionalStates {
         self.held().layers.is_some()
     }
 
-    /// Reads the layers once; later, only those that others have written since.
+    /// Makes sure that the layers have been read once.
     async fn ready(&self) -> Result<(), Error> {
         if self.is_read() {
             return Ok(());
@@ -104,7 +104,7 @@ impl ConditionalStates {
         self.refresh().await
     }
 
-    /// Brings the rows up to what nodes beside this one have written, for lists and histories. An engine that is alone has no such.
+    /// Adds the rows written by other nodes, for lists and histories. An engine that is alone has none to add.
     async fn fresh(&self) -> Result<(), Error> {
         let root = self.journal.inner.roots.known().await?;
         if self.is_read() && root.members.nodes.is_empty() {
@@ -114,7 +114,7 @@ impl ConditionalStates {
         self.refresh().await
     }
 
-    /// Brings the rows up to the root. With the turn.
+    /// Updates the rows to the root. The caller holds `turn`.
     async fn refresh(&self) -> Result<(), Error> {
         for _ in 0..STALE_MAX {
             let root = self.journal.inner.roots.read().await?;
@@ -138,7 +138,7 @@ impl ConditionalStates {
                 }
             }
             if !is_whole {
-                // It is garbage by now, and the next root says so; or the store reads stale.
+                // The layer is garbage by now, and the next root will say so; or the read was stale.
                 self.held().layers = None;
                 self.journal
                     .inner
@@ -166,7 +166,7 @@ impl ConditionalStates {
         held.layers = Some(layers.to_vec());
     }
 
-    /// Says why a checkpoint cannot be this stream's.
+    /// Checks that a checkpoint may belong to this stream.
     fn refuse(writer: Option<&Writer>, checkpoint: &Checkpoint) -> Result<(), Error> {
         let id = checkpoint.upto.writer;
         let Some(writer) = writer else {
@@ -196,7 +196,7 @@ impl ConditionalStates {
         let changes = self.changes(&checkpoint, &removed).await?;
         self.write(&checkpoint, changes).await?;
         self.held().removed.retain(|key| !removed.contains(key));
-        // What cannot be deleted now is deleted after the next checkpoint.
+        // Deletions that fail now are repeated after the next checkpoint.
         _ = inner.sweep().await;
         Ok(())
     }
@@ -208,7 +208,7 @@ impl ConditionalStates {
         for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
             self.index(&mut batch, &checkpoint.shards, *end, &mut missing).await?;
         }
-        // Events that are lost are told by their number, when they are loaded.
+        // A lost event is reported when it is loaded, by its number.
         let cuts = missing.check().unwrap_or_default();
         cuts.iter().for_each(|cut| batch.cut(cut));
         batch.cover(&checkpoint.shards, checkpoint.upto);
@@ -220,7 +220,7 @@ impl ConditionalStates {
         Ok(batch.changes)
     }
 
-    /// Indexes what is not covered of these shards in a stream, up to here.
+    /// Indexes the events of these shards in a stream, from the covered position up to here.
     async fn index(
         &self,
         batch: &mut Batch<'_>,
@@ -261,7 +261,7 @@ impl ConditionalStates {
         Ok(())
     }
 
-    /// Writes layers and names them in the root; then they are in the rows, too.
+    /// Writes layers, adds them to the root, then applies them to the rows.
     async fn write(&self, checkpoint: &Checkpoint, changes: Changes) -> Result<(), Error> {
         let inner = &self.journal.inner;
         let known = self.held().layers.clone().unwrap_or_default();
@@ -291,7 +291,7 @@ impl ConditionalStates {
             }
             Self::refuse(root.writer(checkpoint.upto.writer), checkpoint)?;
             if is_whole {
-                // Another node's checkpoint came between.
+                // Another node made a checkpoint meanwhile.
                 if root.layers != known {
                     return Ok(Change::Leave(None));
                 }
@@ -366,7 +366,7 @@ impl Store for ConditionalStates {
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
         Box::pin(async move {
             {
-                // Whoever takes shards over asks this first: it sees all that others have written.
+                // A node that takes shards over asks this first, so it must see everything the others have written.
                 let _turn = self.shared.turn.lock().await;
                 self.refresh().await?;
             }

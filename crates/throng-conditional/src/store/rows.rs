@@ -18,7 +18,7 @@ use throng_journal::{
     Address, CommitNo, EntityHead, Error, Place, Position, ShardId, StoredEvent, StoredState, WriterId, begin_of_rows,
 };
 
-/// Rows that change: a value, or none for a row that goes.
+/// Changed rows: a value, or `None` for a removed row.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 const REMOVED: u32 = u32::MAX;
@@ -137,7 +137,7 @@ impl Indexed {
     }
 }
 
-/// Reads numbers from bytes whose checksum was right; zeros where there are too few.
+/// Reads numbers from bytes with a correct checksum. Returns zeros if there are too few bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -199,7 +199,7 @@ impl Rows {
         self.get(&cover_key(shard)).map(position)
     }
 
-    /// The keys of an entity's events up to and including one.
+    /// Returns the keys of an entity's events up to and including this one.
     pub(super) fn place_keys(&self, address: &Address, upto: u64) -> Vec<Vec<u8>> {
         let range = place_key(address, 0)..=place_key(address, upto);
         self.rows.range(range).map(|(key, _)| key.clone()).collect()
@@ -214,7 +214,7 @@ impl Rows {
         rows.map(|(key, value)| Indexed::read(key, value)).collect()
     }
 
-    /// The state of this version, or, where the events before it are gone, of any.
+    /// Returns the state of this version. If the events before it are gone, the state of any version.
     pub(super) fn state(&self, address: &Address, version: u16) -> Option<StoredState> {
         let state = state_of(address, self.get(&state_key(address))?);
         let is_cut = || {
@@ -253,7 +253,7 @@ impl Rows {
     }
 }
 
-/// Writes rows as layers of about so many bytes, at least one; each with its checksum.
+/// Encodes rows as at least one layer of about this many bytes each, with their checksums.
 pub(super) fn encode<'a>(
     rows: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     bytes_max: usize,

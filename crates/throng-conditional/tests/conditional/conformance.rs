@@ -1,4 +1,4 @@
-//! The suites, in fair weather.
+//! The conformance suites, on a store without faults.
 
 use crate::{
     weather::{Remote, Server, Weather},
@@ -18,7 +18,7 @@ use throng_journal::conformance::{
     store::{self, Pair},
 };
 
-/// A place for each check, and the world in which all run.
+/// A store for each check, and the world in which all run.
 struct Memory {
     world: Arc<World>,
     server: Mutex<Arc<Server>>,

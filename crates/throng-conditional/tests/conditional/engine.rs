@@ -1,4 +1,4 @@
-//! An engine on a store of objects, which dies and starts again.
+//! An engine on an object store, which is killed and restarted.
 
 use crate::weather::{Plain, Server};
 use std::{sync::Arc, time::Duration};
@@ -30,7 +30,7 @@ async fn engine(server: &Arc<Server>) -> Engine {
 
 const COUNTERS: u64 = 7;
 
-/// Hits counters, each hit under a key until it is acknowledged.
+/// Increments counters. Each command is repeated under its key until it is acknowledged.
 async fn hit(engine: &Engine, epoch: u64, hits: u64) {
     let mut workers = JoinSet::new();
     for worker in 0..8 {
@@ -53,7 +53,7 @@ async fn hit(engine: &Engine, epoch: u64, hits: u64) {
     }
 }
 
-/// The hits of all counters, each asked until it answers: an engine answers nothing while it has no lease.
+/// Returns the sum of all counters. Each is asked until it answers, because an engine without a lease answers nothing.
 async fn hits(engine: &Engine) -> u64 {
     let mut sum = 0;
     for counter in 0..COUNTERS {
@@ -77,7 +77,7 @@ async fn each_hit_counts_once_over_several_epochs() {
         }
         hit(&engine, epoch, 50).await;
         assert_eq!(hits(&engine).await, (epoch + 1) * 8 * 50);
-        // The first one is dropped, as by a kill.
+        // The first engine is dropped, which acts as a kill.
         if epoch > 0 {
             engine.stop().await;
         }

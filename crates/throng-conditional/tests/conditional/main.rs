@@ -1,4 +1,4 @@
-//! The protocol over a store in memory, in fair weather and in bad.
+//! The protocol over a store in memory, with and without faults.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod conformance;

@@ -1,4 +1,4 @@
-//! Lives of one node over a store in bad weather, and over one that lies: kills, pauses, late requests of the dead.
+//! Epochs of one node over a store with faults, and over one that breaks its promises: kills, pauses, late requests of dead processes.
 
 use crate::{
     weather::{LATEST, Remote, Server, Weather},
@@ -18,29 +18,29 @@ use throng_journal::{
 const SHARDS: u16 = 4;
 const LEASE: Duration = Duration::from_secs(10);
 
-/// The outcome of a commit's value.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Sent,
     Durable,
-    /// Never to be there.
+    /// Must never be there.
     Never,
 }
 
-/// The knowledge of the clients.
+/// The knowledge of the clients: what was acknowledged, and what may be there.
 #[derive(Default)]
 struct Clients {
     values: BTreeMap<u64, Outcome>,
-    /// The newest position that a checkpoint was said to cover.
+    /// The newest position that a reported checkpoint covers.
     covered: Option<Position>,
-    /// All writers that were opened, in all processes.
+    /// All writers opened, in all processes.
     writers: Vec<(ConditionalJournal, WriterId)>,
-    /// A lease that is kept by reads needs reads that are not stale.
+    /// True if reads may be stale. A lease renewed by reads needs reads that are not.
     reads_are_stale: bool,
 }
 
 type Shared = Arc<Mutex<Clients>>;
-/// The end of a life, once it has come.
+/// The result of an epoch, once it has ended.
 type Done = Arc<Mutex<Option<Result<(), String>>>>;
 
 fn with<T>(clients: &Shared, look: impl FnOnce(&mut Clients) -> T) -> T {
@@ -64,7 +64,7 @@ fn open(world: &Arc<World>, server: &Arc<Server>, group: Group, weather: Weather
     open_conditional(Arc::new(remote), Arc::new(host), options)
 }
 
-/// The values of the whole history before this writer, and of its streams' ends.
+/// Returns the values of the whole history before this writer, and the ends of its streams.
 async fn history(opened: &Opened, by: WriterId) -> Result<(Vec<u64>, Vec<Position>), Error> {
     let shards: Vec<ShardId> = ShardSet::first(SHARDS).iter().collect();
     let (mut values, mut ends) = (Vec::new(), Vec::new());
@@ -91,7 +91,7 @@ async fn history(opened: &Opened, by: WriterId) -> Result<(Vec<u64>, Vec<Positio
     Ok((values, ends))
 }
 
-/// Compares history with what clients were told: nothing is missing of what was durable before this life began.
+/// Compares the history with what clients were told. Everything durable before this epoch began must be there.
 fn compare(clients: &Shared, before: &BTreeSet<u64>, values: &[u64]) -> Result<(), String> {
     with(clients, |clients| {
         let mut count: BTreeMap<u64, u32> = BTreeMap::new();
@@ -112,7 +112,7 @@ fn compare(clients: &Shared, before: &BTreeSet<u64>, values: &[u64]) -> Result<(
     })
 }
 
-/// A life that another one has ended is over; every other error is a fault that was found.
+/// Returns normally if another epoch has ended this one. Every other error is a fault found.
 fn told(why: Error) -> String {
     match why {
         Error::Sealed(_) => "over".into(),
@@ -164,7 +164,7 @@ async fn live(world: Arc<World>, opened: Opened, clients: Shared, commits: u64) 
             };
             with(&clients, |clients| clients.values.insert(value, outcome));
             if outcome != Outcome::Durable {
-                // A look at what the store has done to this writer ends its life.
+                // The writer's next check sees what the store has done, and ends its epoch.
                 world.sleep(Duration::from_secs(60)).await;
                 let broken = opened.journal.losses().first().map(ToString::to_string);
                 return broken.map_or(Ok(()), |why| Err(format!("caught: {why}")));
@@ -197,7 +197,7 @@ async fn live(world: Arc<World>, opened: Opened, clients: Shared, commits: u64) 
     Ok(())
 }
 
-/// The rows of the last checkpoint say what the history up to it says, and no acknowledged checkpoint is gone.
+/// Checks that the rows of the last checkpoint match the history up to it, and that no acknowledged checkpoint is gone.
 async fn check_rows(opened: &Opened, covered: Option<Position>, by: WriterId, ends: &[Position]) -> Result<(), String> {
     let shards = ShardSet::first(SHARDS);
     let found = opened.store.covers(&shards).await.map_err(told)?;
@@ -229,7 +229,7 @@ async fn check_rows(opened: &Opened, covered: Option<Position>, by: WriterId, en
             "the rows count {count:?} commits up to {upto}, and there are {expected}"
         ));
     }
-    // Each event up to there is indexed once.
+    // Each event up to there is indexed exactly once.
     let entities = opened.store.entities("kind", None, usize::MAX).await.map_err(told)?;
     if entities.len() as u64 != expected {
         return Err(format!(
@@ -247,8 +247,8 @@ struct Tally {
     durable: u64,
 }
 
-/// Several lives one after the other and beside each other. A store that lies is watched by writers that nobody kills: what it did to a
-/// writer that ends at once, nobody can see.
+/// Runs several epochs one after another and concurrently. With a store that breaks its promises no writer is killed: damage to a writer that dies at
+/// once could not be seen.
 fn run(seed: u64, weather: Weather, tally: &mut Tally) -> Result<(), String> {
     let world = World::new(seed);
     let server: Arc<Server> = Arc::default();
@@ -274,7 +274,7 @@ fn run(seed: u64, weather: Weather, tally: &mut Tally) -> Result<(), String> {
     let mut found: Vec<String> = Vec::new();
     for group in 1..=4 + world.below(3) {
         let (opened, done) = begin(group, 1 + world.below(40), weather);
-        // Until it serves, has failed, or takes too long.
+        // Waits until the node serves, has failed, or takes too long.
         let patience = world.now() + Duration::from_secs(60 + world.below(100));
         let count = with(&clients, |clients| clients.writers.len());
         world.run(async {
@@ -296,7 +296,7 @@ fn run(seed: u64, weather: Weather, tally: &mut Tally) -> Result<(), String> {
             }),
         }
         lives.push((group, opened, done));
-        // Some that stood still go on beside the later ones.
+        // Some paused epochs continue beside the later ones.
         for (group, ..) in &lives {
             if world.chance(150) {
                 world.pause(*group, false);
@@ -304,7 +304,7 @@ fn run(seed: u64, weather: Weather, tally: &mut Tally) -> Result<(), String> {
         }
     }
     lives.iter().for_each(|(group, ..)| world.pause(*group, false));
-    // The last ones see all, in fair weather, before and after what was late.
+    // The last epochs see everything, without faults, before and after the late requests.
     for group in [1_000, 1_001] {
         let (opened, done) = begin(group, 5, Weather::FAIR);
         world.run(async {
@@ -347,7 +347,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a test for each of so many seeds: `THRONG_SIM_SEEDS` says how many, `THRONG_SIM_SEED` names one.
+/// Runs a test for this many seeds. `THRONG_SIM_SEEDS` overrides the number, `THRONG_SIM_SEED` selects one seed.
 fn for_each_seed(test: &str, seeds: u64, weather: Weather) -> Tally {
     let (first, count) = match number("THRONG_SIM_SEED") {
         Some(seed) => (seed, 1),

@@ -1,4 +1,4 @@
-//! A store of objects in memory, behind a network and with a character that the test chooses.
+//! An object store in memory, behind a network, with the faults that a test chooses.
 
 use crate::world::{NETWORK, World, at_most};
 use bytes::Bytes;
@@ -12,12 +12,12 @@ use std::{
 use throng_conditional::{ConditionalStore, Fault, Object, PutNew, Replaced, Version};
 use throng_journal::Later;
 
-/// Chances, each of a thousand.
+/// Probabilities of faults, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
-    /// Microseconds that a request takes at most.
+    /// The longest duration of a request, in microseconds.
     pub(crate) latency: u64,
-    /// A request arrives after up to [`LATEST`], long after its caller gave up.
+    /// A request arrives up to [`LATEST`] later, long after its caller gave up.
     pub(crate) late: u32,
     /// A request arrives twice.
     pub(crate) twice: u32,
@@ -25,11 +25,11 @@ pub(crate) struct Weather {
     pub(crate) lost: u32,
     /// The answer never arrives.
     pub(crate) unanswered: u32,
-    /// The store says 409 or 5xx, and has done nothing, or has.
+    /// The store answers 409 or 5xx; it may have carried out the request or not.
     pub(crate) busy: u32,
-    /// A conditional put that has lost is told that it has won; half of them are stored, too.
+    /// A conditional put that has lost is answered as won. Half of these are also stored.
     pub(crate) two_win: u32,
-    /// A read finds what was there before, or nothing.
+    /// A read returns the previous state, or nothing.
     pub(crate) stale: u32,
 }
 
@@ -57,7 +57,7 @@ impl Weather {
 #[derive(Default)]
 pub(crate) struct Server {
     objects: Mutex<BTreeMap<String, Stored>>,
-    /// Lies that were told, for those that look for them.
+    /// The broken promises so far, for checks that look for them.
     pub(crate) lies: Mutex<Vec<String>>,
     pub(crate) puts: std::sync::atomic::AtomicU64,
 }
@@ -120,7 +120,7 @@ impl Server {
                 let stored = objects.entry(key.clone()).or_insert_with(fresh);
                 match &stored.body {
                     None => Answer::PutNew(PutNew::Stored(stored.set(Some(body.clone()), world.now()))),
-                    // The same bytes again are no lie to anybody.
+                    // A repeated put of the same bytes breaks no promise.
                     Some(there) if there != body && world.chance(weather.two_win) => {
                         self.lie(format!("two win {key}"));
                         if world.chance(500) {
@@ -135,7 +135,7 @@ impl Server {
                 self.puts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 let stored = objects.entry(key.clone()).or_insert_with(fresh);
                 let is_seen = stored.object().is_some_and(|object| object.version == *seen);
-                // Only in a race: a store that never compares versions is refused before its first use.
+                // Happens only in a race, because a store that never compares versions fails the trial.
                 let is_race =
                     world.now() < stored.at + RACE && seen.0.parse::<u64>() == Ok(stored.version.saturating_sub(1));
                 let lies = !is_seen && stored.body.is_some() && is_race && world.chance(weather.two_win);
@@ -179,9 +179,9 @@ pub(crate) struct Remote {
     pub(crate) weather: Weather,
 }
 
-/// The longest way of a request: far longer than its caller waits, or a lease lasts.
+/// The longest delay of a request. It far exceeds the caller's time-out and a lease.
 pub(crate) const LATEST: Duration = Duration::from_secs(120);
-/// The time in which a store that lies may let two changes of one version win.
+/// The time within which a store that breaks its promise may let two changes of one version win.
 const RACE: Duration = Duration::from_secs(5);
 /// The time after which a caller gives up.
 const TIME_OUT: Duration = Duration::from_secs(2);
@@ -298,7 +298,7 @@ impl ConditionalStore for Remote {
     }
 }
 
-/// The store without a network: each request is answered at once.
+/// The store without a network. It answers each request at once.
 pub(crate) struct Plain(pub(crate) Arc<Server>);
 
 impl Plain {

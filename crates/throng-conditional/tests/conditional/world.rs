@@ -1,4 +1,4 @@
-//! A world of virtual time: tasks run one at a time, in an order that the seed chooses.
+//! A world of virtual time. Tasks run one at a time, in an order determined by the seed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,12 +11,12 @@ use std::{
 use throng_conditional::Host;
 use throng_journal::Later;
 
-/// The tasks that die, or stand still, together.
+/// Tasks that are killed or paused together.
 pub(crate) type Group = u64;
-/// Requests on their way: nothing kills them.
+/// Requests in flight. They are never killed.
 pub(crate) const NETWORK: Group = 0;
 const MAIN: u64 = 0;
-/// Polls after which something runs in circles.
+/// The number of polls after which the world is assumed to loop for ever.
 const POLLS_MAX: u64 = 3_000_000;
 
 pub(crate) struct World {
@@ -31,7 +31,7 @@ struct Inner {
     ready: BTreeSet<u64>,
     timers: BTreeMap<(u64, u64), Waker>,
     paused: BTreeSet<Group>,
-    /// Time passes as outside: for checks that look at a clock of their own.
+    /// Set if time passes as in reality, for checks that read a clock of their own.
     begun: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl World {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A chance of so many in a thousand.
+    /// Returns true with this probability, in thousandths.
     pub(crate) fn chance(&self, of_thousand: u32) -> bool {
         self.inner().rng.u32(0..1000) < of_thousand
     }
@@ -95,7 +95,7 @@ impl World {
         inner.ready.insert(id);
     }
 
-    /// Drops a group's tasks. Its requests stay on their way.
+    /// Drops a group's tasks. Its requests remain in flight.
     pub(crate) fn kill(&self, group: Group) {
         let mut inner = self.inner();
         let (dead, living) = std::mem::take(&mut inner.tasks)
@@ -103,11 +103,11 @@ impl World {
             .partition(|(_, (of, _))| *of == group);
         inner.tasks = living;
         drop(inner);
-        // What a task drops may ask the world.
+        // Dropping a task may call the world, so the lock must be free.
         drop::<BTreeMap<u64, _>>(dead);
     }
 
-    /// A group stands still, as a process that was stopped; or goes on.
+    /// Pauses a group, as SIGSTOP does to a process, or resumes it.
     pub(crate) fn pause(&self, group: Group, is_paused: bool) {
         let mut inner = self.inner();
         if is_paused {
@@ -126,7 +126,7 @@ impl World {
             if inner.now >= until {
                 return Poll::Ready(());
             }
-            // One task polls it, so one timer is enough.
+            // One task polls this, so one timer is enough.
             if !std::mem::replace(&mut is_set, true) {
                 let chance = inner.rng.u64(..);
                 inner.timers.insert((until, chance), context.waker().clone());
@@ -135,7 +135,7 @@ impl World {
         }))
     }
 
-    /// Runs everything until this future is ready.
+    /// Runs all tasks until this future is ready.
     pub(crate) fn run<F: Future>(self: &Arc<Self>, future: F) -> F::Output {
         let mut main = Box::pin(future);
         self.inner().ready.insert(MAIN);
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-/// The surroundings of one process.
+/// The environment of one process.
 pub(crate) struct Process {
     pub(crate) world: Arc<World>,
     pub(crate) group: Group,
@@ -232,7 +232,7 @@ impl Host for Process {
     }
 }
 
-/// Waits for a future, at most so long.
+/// Waits for a future for at most this time.
 pub(crate) async fn at_most<T>(
     world: &Arc<World>,
     time: Duration,

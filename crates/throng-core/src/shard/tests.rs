@@ -1,4 +1,4 @@
-//! The shard alone: what it stages, and that nothing is staged when anything fails.
+//! The shard alone: the records it stages, and that nothing is staged after any failure.
 
 use super::*;
 use crate::{
@@ -15,7 +15,7 @@ struct Account {
     balance: i64,
 }
 
-/// The balance with which an account's state cannot be stored.
+/// The balance at which an account's state cannot be stored.
 pub(super) const UNSTORABLE: i64 = 666_666;
 
 fn storable<S: serde::Serializer>(balance: &i64, to: S) -> Result<S::Ok, S::Error> {
@@ -48,7 +48,7 @@ pub(super) enum Command {
         at: i64,
     },
     Tick,
-    /// Asks another to refuse, with so many bytes.
+    /// Requests something from another account, which refuses with this many bytes.
     Request {
         to: String,
         bytes: usize,
@@ -88,7 +88,7 @@ impl Rejection for Short {
     }
 }
 
-/// Its parser has a fault.
+/// A number whose parser has a fault.
 #[derive(Clone)]
 struct AccountId(String);
 
@@ -173,7 +173,7 @@ impl OnOutcome<Account> for Account {
     }
 }
 
-/// The open commit, alone.
+/// A commit that is open, without an engine.
 #[derive(Default)]
 pub(super) struct Open {
     pub(super) builder: CommitBuilder,
@@ -190,7 +190,7 @@ impl Stage for Open {
     }
 }
 
-/// A client asks.
+/// Returns the cause of a client's command.
 fn asked(key: Option<&str>) -> Cause<'_> {
     Cause::Asked {
         key,
@@ -200,7 +200,7 @@ fn asked(key: Option<&str>) -> Cause<'_> {
     }
 }
 
-/// The open commit of [`Bench::finish`].
+/// The position of the commit of [`Bench::finish`].
 pub(super) const FIRST: Position = Position {
     writer: WriterId(1),
     commit: CommitNo(1),
@@ -260,7 +260,7 @@ impl Bench {
         self.run(id, command, None).1.expect("the shard answers at once")
     }
 
-    /// The entity is in the store and was not loaded yet.
+    /// Adds the entity to the store, not loaded yet.
     pub(super) fn store_has(&mut self, id: &str) {
         let mut known = resident::known::Known::default();
         known.insert(limits::hash("account", id));
@@ -271,7 +271,7 @@ impl Bench {
         }
     }
 
-    /// The open commit, ended.
+    /// Finishes the open commit.
     pub(super) fn finish(&mut self) -> throng_journal::Commit {
         self.open.builder.finish(throng_journal::Stamp {
             writer: WriterId(1),
@@ -618,7 +618,7 @@ fn the_records_of_an_event_are_of_the_event_kind() {
     assert_eq!(kinds, [RecordKind::Event, RecordKind::Sent]);
 }
 
-/// Delivers the only message on its way; what it was taken as.
+/// Delivers the only pending message. Returns how it was taken.
 fn deliver(bench: &mut Bench) -> String {
     let mut delivery = bench.shard.take_outbox().remove(0);
     let to = delivery.to.id.clone();
@@ -639,7 +639,7 @@ fn an_unreportable_refusal_is_dead_and_leaves_no_report() {
         bench.finish();
         assert_eq!(deliver(&mut bench), taken);
         assert_eq!(bench.shard.take_outbox().len(), reports);
-        // Its number was not used up: the next message of the shard has the one after the request's and the report's.
+        // The rejected message used no number: the next one follows the request and the report.
         let to = "b".to_owned();
         bench.ask("a", Command::Pay { to, amount: 1 }).unwrap();
         assert_eq!(bench.shard.take_outbox()[0].taking.number, 2 + reports as u64);

@@ -119,7 +119,7 @@ mod tests {
         })
     }
 
-    /// Takes a line for each permission.
+    /// A writer that accepts one line per permission.
     struct Slow(Receiver<()>);
 
     impl io::Write for Slow {

@@ -57,7 +57,7 @@ mod tests {
 
     const ROOM: usize = 100;
 
-    /// Enters as often as it may; how often it could.
+    /// Enters as often as admitted. Returns the number of times.
     fn fill(clients: &mut Clients, client: Client) -> u64 {
         let mut entered = 0;
         while entered <= 1_000 && clients.enter(client, ROOM) {
@@ -70,7 +70,7 @@ mod tests {
     fn one_that_is_alone_leaves_room_for_the_next() {
         let mut clients = Clients::default();
         assert_eq!(fill(&mut clients, 1), 75);
-        // The first has more than half by now: it gets no more, and the second up to its half.
+        // The first client has more than half by now, so it gets no more. The second gets up to its half.
         assert_eq!((fill(&mut clients, 2), fill(&mut clients, 1)), (50, 0));
         for _ in 0..30 {
             clients.leave(1);

@@ -362,7 +362,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::task::{JoinHandle, LocalSet, spawn_local, yield_now};
 
-    /// Every batch has room for one request.
+    /// Returns an admission whose batches have room for one request each.
     fn admission() -> Rc<Admission> {
         let limits = Limits {
             batch: Duration::ZERO,

@@ -89,7 +89,7 @@ fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
     assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
     assert!(late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
     in_time.came(1 << 20);
-    // The end of another request changes nothing.
+    // The end of another request has no effect.
     drop(connection.begin(http::Version::HTTP_2));
     assert_eq!(after(&ticks, &connection, 11), Verdict::Serve);
     assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
@@ -239,7 +239,7 @@ fn slow_http2_stream_is_reset_and_the_others_go_on() {
             assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
         }
         assert_eq!((Rc::strong_count(&slow), Rc::strong_count(&quick)), (1, 2));
-        // Nothing is taken of any.
+        // No bytes of any stream are taken.
         assert_eq!(after(&ticks, &connection, 29), Verdict::Serve);
         assert_eq!(after(&ticks, &connection, 2), Verdict::Drop);
     });

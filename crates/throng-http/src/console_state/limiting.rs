@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn disk_that_keeps_up_limits_nothing() {
         let served = |share, batch| move |seen: &mut RecentLoad| (seen.commit_share, seen.batch) = (share, batch);
-        // An open load that is served whole: a commit is on its way most of the time, and few commands wait for it.
+        // An open load that is served completely: a commit is in flight most of the time, and few commands wait for it.
         assert_eq!(code(served(0.62, 1.2)), "client");
         assert_eq!(code(served(0.81, 1.6)), "client");
-        // A client that waits for each answer: nothing waits but what is written.
+        // A client that waits for each answer: only the commit being written is waited for.
         assert_eq!(code(served(0.97, 1.0)), "client");
         assert_eq!(code(served(0.97, 30.0)), "sync");
     }

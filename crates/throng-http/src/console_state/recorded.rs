@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// A gateway that has these points, and ends.
+    /// Runs a gateway that records these points, and ends it.
     fn recorded(dir: &str, points: std::ops::Range<i64>) {
         let series = Mutex::new(Series::default());
         let mut recorder = Recorder::new(dir);

@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn first_certificate_of_a_file_to_expire_counts() {
         let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
-        // UTCTime until 2049, GeneralizedTime after that.
+        // Dates until 2049 are UTCTime, later ones GeneralizedTime.
         assert_eq!(first_expiry(pem(2049).as_bytes()), at("2049-03-04T00:00:00Z"));
         assert_eq!(first_expiry(pem(2050).as_bytes()), at("2050-03-04T00:00:00Z"));
         let several = [pem(2031), pem(2030), pem(2032)].concat();
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(first_expiry(b"no certificate"), None);
         let certificate = CertificateDer::from_pem_slice(pem(2030).as_bytes()).unwrap();
         for length in 0..certificate.len() {
-            // Cut anywhere: no panic.
+            // Any truncation is handled without a panic.
             let _ = expires_at(&certificate[..length]);
         }
     }

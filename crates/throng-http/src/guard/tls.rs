@@ -217,7 +217,7 @@ mod tests {
             assert_eq!(common_name(&subject), Some("skier-7"));
             assert_eq!(common_name(&der(0x30, &subject)), Some("skier-7"));
             for length in 0..subject.len() {
-                // Cut anywhere: no panic, and never another name.
+                // Any truncation is handled without a panic, and never gives another name.
                 assert!(common_name(&subject[..length]).is_none_or(|name| name == "skier-7"));
             }
         }

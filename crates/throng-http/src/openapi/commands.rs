@@ -84,7 +84,7 @@ mod tests {
         },
         Rename(String),
         CloseNow,
-        /// Documented, and without content.
+        /// Documented, without content.
         Reopen,
     }
 

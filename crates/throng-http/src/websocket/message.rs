@@ -426,7 +426,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for After<'a> {
 mod tests {
     use super::*;
 
-    /// Its problem's sentence and field.
+    /// Returns the sentence and field of the message's problem.
     fn problem(text: &str) -> (String, Option<String>) {
         let problem = read(text).1.unwrap_err();
         let shown = serde_json::to_value(&*problem).unwrap();
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(ids(&format!(" {} ", end(1)), 1), Ok(vec![told(1, true)]));
         let all = format!(" [{}, {},{} ]", end(1), end(2), end(3));
         assert_eq!(ids(&all, 3), Ok(vec![told(1, true), told(2, true), told(3, true)]));
-        // An error in one message does not stop the others.
+        // An error in one message does not affect the others.
         let one_is_wrong = format!(r#"[{}, 2,{{"id":3}},"[",{}]"#, end(1), end(4));
         let expected = vec![
             told(1, true),

@@ -1,4 +1,4 @@
-//! Which commands are public, who asks, what a service's own hook says, and where it is administrated.
+//! Access: public commands, callers, a service's own hook, and the listener for administration.
 
 use crate::{
     console::until,
@@ -266,7 +266,7 @@ fn a_changed_token_file_is_read_and_expired_tokens_are_refused() {
     assert!(missing.to_string().contains("none"), "{missing}");
 }
 
-/// Opens a live stream of a section, and reads what it begins with.
+/// Opens a live stream of a section, and reads its beginning.
 fn stream(gateway: &Running, bearer: &str) -> Client {
     let mut client = Client::new(gateway);
     let fields = [("authorization", bearer), ("accept", "text/event-stream")];
@@ -331,7 +331,7 @@ fn connections_of_a_token_end_when_it_is_revoked() {
     fs::write(&file, lines.lines().next().unwrap()).unwrap();
     assert_eq!(of_bob.close_code(), 4401);
     ends(&mut stream_of_bob);
-    // The others go on.
+    // The other streams go on.
     of_ann.send(&command("later", "S1", "sign", &json!({})));
     while of_ann.next()["id"] != "later" {}
     while !stream_of_ann.line().unwrap().contains(r#""seq":3"#) {}
@@ -355,7 +355,7 @@ fn a_waiting_command_of_a_revoked_token_is_answered() {
     socket.next();
     socket.command("S1", "open", &json!({ "capacity": 9 }));
     hold.send(true).unwrap();
-    // The first fills its commit, the second has to wait for the next one.
+    // The first command fills its commit, so the second must wait for the next one.
     let add = |id: u64| command(id, "S1", "add-student", &json!({ "student": id.to_string() }));
     socket.send(&json!([add(1), add(2)]));
     let lines = fs::read_to_string(&file).unwrap();
@@ -370,7 +370,7 @@ fn a_waiting_command_of_a_revoked_token_is_answered() {
 
 #[test]
 fn connections_of_a_token_end_when_it_expires() {
-    // Opening both may take any time: a token that did not last is replaced by one that lasts longer.
+    // Opening both may take any time, so a token that expired too early is replaced by one with a longer life.
     let opened = [2, 8, 32].into_iter().find_map(|seconds| {
         let until = jiff::Timestamp::now() + std::time::Duration::from_secs(seconds);
         let (token, line) = make_token("ann", Some(until)).unwrap();
@@ -431,7 +431,7 @@ fn a_hook_and_the_apps_own_routes_see_the_caller() {
             assert_eq!(answer.status, status, "{name}");
         }
     }
-    // Whoever shows something wrong is not nobody.
+    // A caller with wrong credentials is not treated as anonymous.
     let wrong = [("authorization", "Bearer x")];
     Client::new(&gateway)
         .request("GET", "/me", &wrong, "")
@@ -463,7 +463,7 @@ fn administration_has_a_listener_of_its_own() {
             refused["detail"].to_string().contains("for administration"),
             "{refused}"
         );
-        // The console asks the service's own routes, too.
+        // The console also uses the service's own routes.
         assert_eq!(Client::of(admin).request("GET", "/api/section", more, "").status, 200);
     }
     client.send("GET /admin/dead HTTP/1.1\r\nhost: evil.example\r\n\r\n");
@@ -619,7 +619,7 @@ fn browser_opens_a_socket_and_a_stream_without_a_header() {
     client
         .get(&format!("/api/section/S1?ticket={ticket}"))
         .problem(401, "unauthorized");
-    // The ticket belongs to the token, and everything it has opened ends with the token.
+    // The ticket belongs to the token, and everything opened with it ends with the token.
     let lines = fs::read_to_string(&file).unwrap();
     fs::write(&file, lines.lines().next().unwrap()).unwrap();
     ends(&mut stream);

@@ -24,7 +24,7 @@ pub(crate) fn lines(file: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns the parts of a line that are the same in every run.
+/// Returns the parts of a line that are equal in every run.
 fn said(line: &Value) -> String {
     let of = |name: &str| match &line[name] {
         Value::Null => "-".to_owned(),
@@ -89,7 +89,7 @@ fn each_request_has_a_line_without_secrets() {
         json!({ "type": "unsubscribe", "id": 4 }),
         json!({ "no": "id" }),
     ] {
-        // Each message is answered before the next one, so that the lines are in order.
+        // Each message is answered before the next is sent, so the lines are in order.
         socket.send(&asked).next();
     }
     drop(socket);

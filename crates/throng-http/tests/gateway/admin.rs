@@ -4,7 +4,7 @@ use crate::support::{Client, client::request, plain, start};
 use serde_json::{Value, json};
 use std::thread;
 
-/// Messages to sections that are not open.
+/// Sends messages to sections that are not open.
 fn fail(client: &mut Client) -> Vec<Value> {
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     for (to, student) in [("S2", "7"), ("S2", "8"), ("S3", "9")] {
@@ -67,7 +67,7 @@ fn dead_messages_are_listed_and_tried_again_one_by_one_and_all() {
     assert_eq!(client.get("/admin/dead").json()["messages"], json!([dead[2]]));
 }
 
-/// Asks until `/health/ready` has a trouble with these words.
+/// Polls until `/health/ready` has a trouble with these words.
 fn trouble(client: &mut Client, words: &str) -> String {
     loop {
         let ready = client.get("/health/ready").json();
@@ -106,7 +106,7 @@ fn all_dead_messages_of_a_kind_or_a_cause_are_done_by_one_call() {
     let exported = client.head().unwrap();
     assert_eq!(exported.header("content-type"), Some("application/x-ndjson"));
     let mut lines: Vec<Value> = Vec::new();
-    // In chunks, of which the last one is empty.
+    // The answer is in chunks, and the last one is empty.
     loop {
         match client.line().unwrap().as_str() {
             "0" => break,
@@ -177,7 +177,7 @@ fn only_administrators_administrate() {
         client.request("GET", "/admin/dead", &with("Bearer secret"), "").status,
         200
     );
-    // A page of somebody else's, in the person's own browser.
+    // A foreign page in the operator's own browser.
     let open = plain();
     let mut client = Client::new(&open);
     let page = [("origin", "https://evil.example")];
@@ -185,7 +185,7 @@ fn only_administrators_administrate() {
         .request("POST", "/admin/dead/retry?kind=section&id=S1", &page, "")
         .problem(403, "forbidden-origin");
     assert_eq!(client.get("/admin/dead").status, 200);
-    // Bound beyond loopback, nobody without a token.
+    // A listener bound beyond loopback requires a token.
     let public = start(|gateway| gateway.bind("0.0.0.0:0"));
     let mut client = Client::of(([127, 0, 0, 1], public.address().port()).into());
     client.get("/admin/dead").problem(403, "no-administration");

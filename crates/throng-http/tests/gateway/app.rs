@@ -1,4 +1,4 @@
-//! An app's own routes beside the generic ones.
+//! An app's own routes besides the generic ones.
 
 use crate::support::{
     Client,

@@ -1,4 +1,4 @@
-//! Answers to wrong input name what was found, where, and what to do. Nothing is executed.
+//! Answers to invalid input name what was found, where, and the remedy. Nothing is executed.
 
 use crate::support::{
     Client,
@@ -220,7 +220,7 @@ fn a_body_may_have_its_limit_and_not_a_byte_more() {
         "The body has 1001 bytes, at most 1000 are allowed. Nothing was done."
     );
     assert_eq!(client.post(OPEN, &body(1_000)).status, 200, "the connection lives");
-    // In chunks, without a length: told once it is too much.
+    // A chunked body without a length is refused once it is too large.
     let chunked = |pieces: usize| {
         let mut text = String::from(
             "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\ne\r\n{\"capacity\":1}\r\n",
@@ -230,7 +230,7 @@ fn a_body_may_have_its_limit_and_not_a_byte_more() {
     };
     assert_eq!(client.send(chunked(9)).answer().status, 200);
     client.send(chunked(10)).answer().problem(413, "too-large");
-    // Far too much: it is not even read.
+    // A body that is far too large is not even read.
     let mut client = Client::new(&gateway);
     client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n");
     client.answer().problem(413, "too-large");

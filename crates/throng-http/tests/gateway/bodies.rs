@@ -1,4 +1,4 @@
-//! Bodies that come in pieces: how much memory they may take together, and how slowly they may come.
+//! Bodies that arrive in pieces: the memory they may take together, and their slowest rate.
 
 use crate::support::{
     Client,
@@ -9,11 +9,11 @@ use crate::support::{
 use std::time::Duration;
 use throng_http::{Limits, Running};
 
-/// The metric of what they take.
+/// The metric of the memory of bodies.
 const HELD: &str = "throng_held_bytes{owner=\"bodies\"}";
 const PIECE: &str = "                                                                ";
 
-/// A gateway in which bodies may take this much, waiting or not.
+/// Starts a gateway in which bodies may take this much memory, waiting or not.
 fn with(bytes: usize) -> Running {
     let limits = Limits {
         bodies_bytes_max: bytes,
@@ -22,7 +22,7 @@ fn with(bytes: usize) -> Running {
     start(|gateway| gateway.limits(limits))
 }
 
-/// Begins a command whose body is long and has come in part.
+/// Begins a command with a long body, and sends a part of it.
 fn begun(gateway: &Running, field: (&str, &str), pieces: usize) -> Client {
     let mut client = Client::new(gateway);
     let whole = request("POST", "/api/section/S1/open", &[field], &PIECE.repeat(2 * pieces));
@@ -35,19 +35,19 @@ fn bodies_of_all_connections_are_bounded_together() {
     for field in [("x-path", "plain"), ("te", "trailers")] {
         let gateway = with(128 << 10);
         let mut clients: Vec<_> = (0..32).map(|_| begun(&gateway, field, 256)).collect();
-        // Some are refused, the others wait for their rest.
+        // Some are refused, the others wait for the rest.
         let limited = "throng_http_limited_total{limit=\"bodies_bytes_max\"}";
         while metric(&gateway, limited) < 24 {
             std::thread::yield_now();
         }
         let taken = metric(&gateway, HELD);
         assert!((1..=128 << 10).contains(&taken), "{field:?} {taken}");
-        // A small body that comes at once is still taken.
+        // A small body that arrives at once is still accepted.
         let mut other = Client::new(&gateway);
         assert_eq!(other.post("/api/section/S2/open", r#"{"capacity":1}"#).status, 200);
         let (mut refused, mut taken) = (0, 0);
         for client in &mut clients {
-            // The connection of one that was refused may have been closed.
+            // The connection of a refused one may have been closed.
             let _ = std::io::Write::write_all(&mut client.stream(), PIECE.repeat(256).as_bytes());
             let answer = client.answer();
             match answer.status {
@@ -55,7 +55,7 @@ fn bodies_of_all_connections_are_bounded_together() {
                     answer.problem(503, "overloaded");
                     refused += 1;
                 }
-                // Nothing but spaces.
+                // The body has only spaces, so it was accepted and found invalid.
                 400 => taken += 1,
                 _ => panic!("{field:?} {}", answer.text()),
             }
@@ -90,7 +90,7 @@ fn bodies_of_an_http2_connection_are_some_of_them() {
             let status = patiently(answer).await.unwrap().unwrap().status();
             assert!(status == 400 || status == 503, "{status}");
         }
-        // All have given back what they took.
+        // All memory was given back.
         assert_eq!(
             client.ask("POST", "/api/section/S1/open", r#"{"capacity":1}"#).await.0,
             200

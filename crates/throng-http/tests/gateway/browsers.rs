@@ -1,4 +1,4 @@
-//! Under which names a service is asked, by whose pages, and what their browsers are told.
+//! The host names of a service, the pages that may use it, and the header fields for their browsers.
 
 use crate::support::{
     Client,
@@ -31,7 +31,7 @@ fn a_service_on_loopback_is_asked_under_no_foreign_name() {
             assert_eq!(answer.status, 200, "{host}");
         }
     }
-    // The same holds on a connection whose earlier requests named the service.
+    // The same holds on a connection whose earlier requests used the right host name.
     let mut client = Client::new(&gateway);
     for host in ["localhost", "evil.example", "127.0.0.1", "evil.example", "localhost"] {
         let open = post(host) + "content-length: 14\r\n\r\n{\"capacity\":1}";
@@ -41,7 +41,7 @@ fn a_service_on_loopback_is_asked_under_no_foreign_name() {
             _ => assert_ne!(answer.status, 421, "{host}"),
         }
     }
-    // The target of a request in absolute form counts, too.
+    // The target of a request in absolute form is checked, too.
     let mut client = Client::new(&gateway);
     client.send("GET http://evil.example/metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
     client.answer().problem(421, "misdirected");
@@ -100,7 +100,7 @@ fn requests_any_page_could_send_unasked_are_no_commands() {
             refused.problem(415, "unsupported-media-type");
         }
     }
-    // Also among many that were sent together.
+    // The same holds among many pipelined requests.
     let mut client = Client::new(&gateway);
     let good = request("POST", "/api/section/S1/add_student", &[], r#"{"student":"ann"}"#);
     client.send(format!("{good}{path}content-length: 0\r\n\r\n{good}"));
@@ -148,7 +148,7 @@ fn the_browser_of_an_allowed_page_is_told_that_it_may() {
             let exposed = answer.header("access-control-expose-headers");
             assert!(exposed.is_some_and(|names| names.contains("read-model-behind")));
         }
-        // Also that it was refused is for the page to read.
+        // The page may read the refusal as well.
         for refused in in_both(&gateway, "POST", path, &[page], r#"{"capacity":9}"#) {
             assert_eq!(
                 (refused.status, refused.header("access-control-allow-origin")),
@@ -222,7 +222,7 @@ fn early_refusal_is_readable_by_an_allowed_page() {
         ("GET /a#b HTTP/1.1\r\nhost: localhost\r\n", String::new(), 400),
         ("GET / HTTP/1.1\r\nhost: localhost\r\n", "no field\r\n".into(), 400),
         ("GET /api/section HTTP/1.1\r\nhost: localhost\r\n", String::new(), 503),
-        // Its body does not come.
+        // The body of this request never arrives.
         (
             "POST /own HTTP/1.1\r\nhost: localhost\r\n",
             "content-length: 2\r\n".into(),
@@ -239,7 +239,7 @@ fn early_refusal_is_readable_by_an_allowed_page() {
     }
 }
 
-/// A client whose connection has the place that another one gives up.
+/// Returns a client that got the place of a closed connection.
 fn until_served(gateway: &Running) -> Client {
     loop {
         let mut client = Client::new(gateway);

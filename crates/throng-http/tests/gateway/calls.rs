@@ -1,4 +1,4 @@
-//! Operators and calls outside.
+//! Operators and calls to external providers.
 
 use crate::{
     console::until,
@@ -74,7 +74,7 @@ impl OnCallOutcome<Silent> for Order {
     }
 }
 
-/// Sends nothing the first time, and never answers later.
+/// A provider. Its first request is not sent, and later ones are never answered.
 struct Silent;
 
 impl Outside for Silent {

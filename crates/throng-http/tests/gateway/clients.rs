@@ -1,4 +1,4 @@
-//! Limits for one client, and the room they leave to the others.
+//! Limits per client, which leave room for the others.
 
 use crate::support::{
     Client,
@@ -21,7 +21,7 @@ fn limited_total(gateway: &Running, limit: &str) -> u64 {
     metric(gateway, &format!("throng_http_limited_total{{limit=\"{limit}\"}}"))
 }
 
-/// Takes as many connections as are given.
+/// Opens as many connections as are accepted.
 fn fill(gateway: &Running, count: usize) -> Vec<Client> {
     let mut clients: Vec<_> = (0..count).map(|_| Client::new(gateway)).collect();
     for client in &mut clients {
@@ -104,7 +104,7 @@ fn an_address_opens_no_more_connections_a_second_than_it_may() {
     assert!(limited_total(&gateway, "connection_rate_max") >= 1);
 }
 
-/// Sends so many requests and returns their statuses.
+/// Sends this many requests. Returns their statuses.
 fn statuses(client: &mut Client, count: usize, headers: &[(&str, &str)]) -> Vec<u16> {
     let body = r#"{"title":"x"}"#;
     let asked = |_| client.request("POST", "/api/section/S1/rename", headers, body);
@@ -147,7 +147,7 @@ fn a_caller_asks_no_more_a_second_than_it_may_and_others_go_on() {
     assert!(limited_total(&gateway, "caller_request_rate_max") >= 1);
 }
 
-/// A service behind a proxy that names its clients, each of which may ask so often.
+/// Starts a service behind a proxy that names its clients. Each client has this rate.
 fn proxied(a_second: u32, set: impl FnOnce(Gateway) -> Gateway) -> Running {
     start(|gateway| {
         let own = axum::Router::new().route("/own", axum::routing::get(async || "own"));
@@ -156,7 +156,7 @@ fn proxied(a_second: u32, set: impl FnOnce(Gateway) -> Gateway) -> Running {
     })
 }
 
-/// Asks until it is too often; the statuses before that.
+/// Asks until the limit is reached. Returns the statuses before that.
 #[track_caller]
 fn until_limited(mut ask: impl FnMut() -> u16) -> Vec<u16> {
     let mut statuses = Vec::new();
@@ -253,7 +253,7 @@ fn caller_rate_holds_for_routes_of_an_app_and_for_sockets() {
     }
     let fields = [("authorization", bob.as_str()), ("x-forwarded-for", "203.0.113.1")];
     assert_eq!(Client::new(&gateway).request("GET", "/own", &fields, "").status, 200);
-    // A socket without a token counts for the address that opened it.
+    // A socket without a token counts for the client's address.
     let gateway = proxied(2, |gateway| gateway);
     let open = |address| Socket::open(&gateway, &[("x-forwarded-for", address)]).unwrap().0;
     let (mut first, mut other) = (open("203.0.113.1"), open("203.0.113.2"));
@@ -292,7 +292,7 @@ fn requests_of_many_callers_on_one_connection_stay_apart() {
         let last = (answer.status == 200).then(|| answer.json()["students"].as_array().unwrap().last().cloned());
         (answer.status, last.flatten())
     };
-    // The rate and the time of one request are no other one's.
+    // The rate and the time of one request do not affect other requests.
     until_limited(|| spend(&ann, "1ms").0);
     assert_eq!(spend(&bob, "5"), (200, Some(json!("bob"))));
 

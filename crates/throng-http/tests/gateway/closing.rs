@@ -1,14 +1,14 @@
-//! The end of a connection: what was asked and executed before it is answered.
+//! The end of a connection: requests executed before it are answered.
 
 use crate::support::{Client, client::request, plain};
 use std::{io::Write, net::Shutdown, thread};
 use throng_http::Running;
 
 const COMMANDS: usize = 6_000;
-/// The number of commands up to the one that closes the connection; later ones are not looked at.
+/// The number of commands up to the one that closes the connection. Later ones are ignored.
 const LAST: usize = 1_000;
 
-/// A section with room for all.
+/// Opens a section with room for all.
 fn open(gateway: &Running) {
     Client::new(gateway).post("/api/section/S1/open", r#"{"capacity":1000000}"#);
 }
@@ -23,7 +23,7 @@ fn enrolled(gateway: &Running) -> usize {
     view["students"].as_array().unwrap().len()
 }
 
-/// Sends commands without a look at their answers, the last of which closes the connection, and others behind it.
+/// Pipelines commands, the last of which closes the connection, and further ones after it. Returns the statuses of the answers.
 fn answers_of(gateway: &Running, last: &str, first_headers: &[(&str, &str)]) -> Vec<u16> {
     let mut client = Client::with_small_buffer(gateway);
     let mut all: String = (0..LAST - 1)
@@ -33,11 +33,11 @@ fn answers_of(gateway: &Running, last: &str, first_headers: &[(&str, &str)]) -> 
     (LAST..COMMANDS).for_each(|student| all += &add(student, &[]));
     let mut writer = client.stream().try_clone().unwrap();
     let writing = thread::spawn(move || {
-        // Commands after the last one may find the connection closed.
+        // The connection may be closed before the commands after the last one are sent.
         let _ = writer.write_all(all.as_bytes());
         let _ = writer.shutdown(Shutdown::Write);
     });
-    // A client that reads late: what it has not read yet is not to be lost.
+    // The client reads late, and must not lose any answer.
     writing.join().unwrap();
     let mut statuses = Vec::new();
     while let Ok(answer) = client.try_answer() {

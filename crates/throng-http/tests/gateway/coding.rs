@@ -1,4 +1,4 @@
-//! Answers that are compressed, or known already, for clients that ask.
+//! Answers that are compressed, or not modified, for clients that ask for this.
 
 use crate::support::{Client, CommandAnswer, client::request, start};
 use flate2::read::GzDecoder;
@@ -9,7 +9,7 @@ use throng_http::Running;
 const HISTORY: &str = "/api/section/S1/events";
 const GZIP: (&str, &str) = ("accept-encoding", "br, gzip");
 
-/// A service with a history of more than a kibibyte.
+/// Starts a service with a history of more than a kibibyte.
 fn with_history() -> (Running, Client) {
     let gateway = start(|gateway| gateway);
     let mut client = Client::new(&gateway);

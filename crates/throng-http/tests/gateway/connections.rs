@@ -1,4 +1,4 @@
-//! Connections: many requests on one, slow clients, too many of them.
+//! Connections: many requests on one, slow clients, too many connections.
 
 use crate::support::{
     Client,
@@ -109,7 +109,7 @@ fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
     let gateway = short(|limits| limits.write_wait = Duration::from_millis(40));
     let client = Client::new(&gateway);
     client.stream().set_nonblocking(true).unwrap();
-    // Asks for more than the buffers of both ends hold, and reads nothing.
+    // The client asks for more than the buffers of both ends hold, and reads nothing.
     let ask = request("GET", "/openapi.json", &[], "");
     let mut stream = client.stream().try_clone().unwrap();
     let until = std::time::Instant::now() + PATIENCE;
@@ -155,7 +155,7 @@ fn connections_over_the_limit_are_told_so_and_closed() {
         .lines()
         .find_map(|line| line.strip_prefix("throng_http_connections_refused_total "));
     assert_eq!(refused, Some("5"), "each counts once");
-    // A place that is given up is taken again.
+    // A freed place is used again.
     drop(clients.pop());
     let served = (0..10_000).any(|_| {
         let mut next = Client::new(&gateway);
@@ -187,7 +187,7 @@ fn each_of_many_refused_connections_is_answered() {
     for client in &mut taken {
         assert_eq!(client.get("/health/live").status, 200);
     }
-    // Far more than are looked at, at a time: some have asked, the others are silent.
+    // Far more connections than are examined at a time: some have sent a request, the others are silent.
     let mut over: Vec<Client> = (0..300).map(|_| Client::new(&gateway)).collect();
     for client in over.iter_mut().step_by(2) {
         let _told_already = std::io::Write::write_all(

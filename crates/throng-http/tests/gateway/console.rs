@@ -12,7 +12,7 @@ use std::{
 use throng::projection::{DurableEvent, Interrupt, Projection, Rows};
 use throng_http::Gateway;
 
-/// Asks until the answer is as wanted.
+/// Repeats a request until the answer is as wanted.
 pub(crate) fn until(client: &mut Client, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
         let answer = client.get(path).json();
@@ -69,11 +69,11 @@ fn only_permitted_users_see_the_data() {
         let page = [("authorization", "Bearer secret"), ("origin", "https://evil.example")];
         client.request("GET", path, &page, "").problem(403, "forbidden-origin");
     }
-    // Bound beyond loopback, nobody without a token.
+    // A listener bound beyond loopback requires a token.
     let public = start(|gateway| gateway.bind("0.0.0.0:0"));
     let mut client = Client::of(([127, 0, 0, 1], public.address().port()).into());
     client.get("/admin/overview").problem(403, "no-administration");
-    // With a listener of its own, nowhere else.
+    // With a separate listener for administration, the console is nowhere else.
     let apart = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()));
     let mut client = Client::new(&apart);
     for path in ["/admin/overview", "/console/"] {
@@ -516,7 +516,7 @@ fn trouble_groups_dead_messages_by_cause_with_actions_on_all() {
         (&json!("section"), &json!("there is no section \"…\""))
     );
     let path = |value: &Value| value.as_str().unwrap().to_owned();
-    // In chunks: on a connection of its own.
+    // The export is chunked, so it needs a connection of its own.
     let exported = Client::new(&gateway).get(&path(&group["export"]));
     assert_eq!(exported.status, 200);
     let [retry, drop] = &group["actions"].as_array().unwrap()[..] else {
@@ -573,7 +573,7 @@ fn each_trouble_is_named_with_an_action_that_mends_it() {
     assert_eq!(client.get("/admin/trouble").json()["total"], 0);
 }
 
-/// The students of all sections; it stops at the student "13" while it is told to.
+/// A projection of the students of all sections. It stops at the student "13" while the flag is set.
 struct Students(Arc<AtomicBool>);
 
 impl Projection for Students {
@@ -613,7 +613,7 @@ fn an_operator_rebuilds_and_resumes_a_live_projection() {
 
     is_poison.store(true, Ordering::SeqCst);
     assert_eq!(client.post(rebuild, "").json(), json!({ "asked": "students" }));
-    // Until it meets that event it is in the list as one that is rebuilt.
+    // Until it meets that event, it is listed as being rebuilt.
     let has_stopped = |trouble: &Value| {
         trouble["items"][0]["reason"]
             .as_str()
@@ -746,7 +746,7 @@ fn the_journal_says_where_it_stands_and_when_it_is_full() {
 const LIVE: &str = "/admin/live";
 const PROTOCOL: (&str, &str) = ("sec-websocket-protocol", "throng.console.v1");
 
-/// The next message of this type; points come between.
+/// Returns the next message of this type, and skips the points in between.
 fn next(socket: &mut Socket, wanted: &str) -> Value {
     loop {
         let told = socket.next();

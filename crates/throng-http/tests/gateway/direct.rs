@@ -1,4 +1,4 @@
-//! Connections that share a task, and those that get one of their own: what a client sees is the same.
+//! Connections that share a task, and those with a task of their own: clients see no difference.
 
 use crate::support::{Client, client::request, engine, held::held};
 use axum::{
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use throng_http::{Gateway, Limits};
 use tokio::sync::Notify;
 
-/// A handler that waits until it is released.
+/// Returns a handler that waits until it is released.
 fn waits() -> (MethodRouter, Arc<Notify>) {
     let released = Arc::new(Notify::new());
     let waits = {
@@ -74,7 +74,7 @@ fn requests_of_every_sort_are_answered_in_order() {
             all += &bytes.replace("new", &format!("{:03}", number * 10 + at));
         }
     }
-    // Its answers do not fit into the socket: it is written to and read from at once.
+    // The answers do not fit into the socket, so this client writes and reads at the same time.
     let mut writer = client.stream().try_clone().unwrap();
     let sending = std::thread::spawn(move || std::io::Write::write_all(&mut writer, all.as_bytes()).unwrap());
     let mut added = 0;
@@ -124,7 +124,7 @@ fn a_client_that_goes_takes_no_other_answer_along() {
     let (gateway, hold) = held(Limits::default());
     let mut clients: Vec<_> = (0..8).map(|_| Client::new(&gateway)).collect();
     clients[0].post("/api/section/S1/open", r#"{"capacity":1000}"#);
-    // Each is read, since the gateway knows it.
+    // After this request the gateway knows each connection and reads from it.
     for client in &mut clients {
         assert_eq!(client.get("/health/live").status, 200);
     }
@@ -132,7 +132,7 @@ fn a_client_that_goes_takes_no_other_answer_along() {
     for (number, client) in clients.iter_mut().enumerate() {
         client.send(add(&format!("a{number}")) + &add(&format!("b{number}")));
     }
-    // Half of them go while their answers wait, and others come in their places.
+    // Half of the clients leave while their answers wait, and others take their places.
     clients.truncate(4);
     let mut late: Vec<_> = (0..4).map(|_| Client::new(&gateway)).collect();
     for (number, client) in late.iter_mut().enumerate() {
@@ -199,7 +199,7 @@ fn a_stop_answers_requests_in_a_handler() {
     let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
     let (mut client, mut idle) = (Client::new(&gateway), Client::new(&gateway));
     client.send(request("GET", "/waits", &[], ""));
-    // Asked later, answered: the other is with its handler.
+    // This later request is answered while the other one is in its handler.
     assert_eq!(idle.get("/health/live").status, 200);
     let stopping = std::thread::spawn(move || gateway.stop_blocking());
     idle.is_closed();
@@ -289,7 +289,7 @@ fn a_client_that_takes_nothing_for_a_while_misses_nothing() {
     let mut writer = client.stream().try_clone().unwrap();
     writer.set_nonblocking(true).unwrap();
     let mut written = 0;
-    // Until nothing fits any more: the gateway cannot send, and so does not read.
+    // Writes until the buffers are full: the gateway cannot send, and so stops reading.
     while written < all.len() {
         match std::io::Write::write(&mut writer, &all.as_bytes()[written..]) {
             Ok(count) => written += count,

@@ -11,7 +11,7 @@ use throng_http::{Limits, Running};
 
 const PONDER: &str = r#"{"ms":3}"#;
 
-/// A client of an entity of its own: one that is wanted by all has a share, and a queue, of its own.
+/// Returns a client with an entity of its own. An entity that all clients used would have a single share and queue.
 fn client(gateway: &Running, entity: usize) -> (Client, String) {
     let mut client = Client::new(gateway);
     client.post(&format!("/api/section/{entity}/open"), r#"{"capacity":1}"#);

@@ -1,4 +1,4 @@
-//! Header fields of hostile clients: the same answer by each path, and over HTTP/2.
+//! Header fields of hostile clients: the answer is the same on each path, and over HTTP/2.
 
 use crate::support::{
     Client,
@@ -14,10 +14,10 @@ const BODY: &str = r#"{"capacity":9}"#;
 const JSON: (&str, &str) = ("content-type", "application/json");
 const STREAM: (&str, &str) = ("accept", "text/event-stream");
 const GO_ON: (&str, &str) = ("last-event-id", "1");
-/// Frames that end a stream, and a connection.
+/// Types of frames that end a stream, and a connection.
 const ENDS: [u8; 2] = [3, 7];
 
-/// A field's name as few clients write it.
+/// Returns a field's name in an unusual notation.
 fn odd(name: &str) -> String {
     let odd = |(at, letter): (usize, char)| match at % 2 {
         0 => letter.to_ascii_uppercase(),

@@ -1,4 +1,4 @@
-//! WebSockets whose clients send more than they take, or more than anybody can mean.
+//! WebSockets whose clients send more than they receive, or more than is plausible.
 
 use crate::support::{Client, client::PATIENCE, impatient, plain, socket::Socket};
 use serde_json::Value;
@@ -10,9 +10,9 @@ use std::{
 };
 use tokio_tungstenite::tungstenite::Message;
 
-/// Far more than the buffers of both ends' systems hold.
+/// Far more than the system buffers of both ends.
 const FLOOD_BYTES: usize = 96 << 20;
-/// A service that takes nothing for so long is taken to read no more.
+/// The time without progress after which the service is assumed to have stopped reading.
 const STANDSTILL: Duration = Duration::from_secs(2);
 
 #[test]
@@ -21,7 +21,7 @@ fn a_client_that_pings_and_takes_no_pong_is_read_no_more() {
     let socket = Socket::new(&gateway);
     let mut stream = socket.inner.get_ref().try_clone().unwrap();
     stream.set_nonblocking(true).unwrap();
-    // Pings of 125 bytes, masked with nothing.
+    // Pings of 125 bytes, with a mask of zeros.
     let mut pings = Vec::new();
     for _ in 0..500 {
         pings.extend_from_slice(&[0x89, 0x80 | 125, 0, 0, 0, 0]);
@@ -62,7 +62,7 @@ fn a_frame_of_too_many_messages_is_refused_as_a_whole() {
         told["problem"]["detail"].as_str().unwrap().contains("messages"),
         "{told}"
     );
-    // Nothing else comes of it, and the socket lives.
+    // There is no other effect, and the socket lives.
     socket
         .inner
         .send(Message::text(
@@ -92,7 +92,7 @@ fn messages_that_are_refused_wait_for_their_turn_like_others() {
         let mut socket = Socket::new(&gateway);
         let frame = format!("[{}{{}}]", "{},".repeat(63));
         let begun = Instant::now();
-        // Without a turn of their own, all of them would be malformed and none too many.
+        // Even malformed messages wait for a turn. Otherwise all would be refused as malformed, and none as too many.
         loop {
             socket.inner.send(Message::text(frame.clone())).unwrap();
             let refused = (0..64).any(|_| socket.next()["problem"]["type"] != "/problems/malformed");

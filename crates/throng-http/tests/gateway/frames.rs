@@ -1,4 +1,4 @@
-//! Messages of WebSockets that are large, or come in parts: how much memory they may take together, and how long.
+//! Messages of WebSockets that are large, or arrive in parts: the memory they may take together, and for how long.
 
 use crate::support::{
     Client, engine_with, metric,
@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{
     },
 };
 
-/// The memory of the engine, and the part of it that messages may take.
+/// The memory of the engine, and the part for messages.
 const MEMORY: usize = 4 << 20;
 const SHARE: u64 = 512 << 10;
 
@@ -37,7 +37,7 @@ fn refused(gateway: &Running) -> u64 {
     metric(gateway, "throng_http_limited_total{limit=\"frames\"}")
 }
 
-/// The first bytes of a frame of text.
+/// Sends the first bytes of a text frame.
 fn begin_frame(socket: &mut Socket, length: u64) {
     let mut bytes = vec![0x81, 0xff];
     bytes.extend_from_slice(&length.to_be_bytes());
@@ -46,7 +46,7 @@ fn begin_frame(socket: &mut Socket, length: u64) {
     socket.inner.get_mut().write_all(&bytes).unwrap();
 }
 
-/// The first fragment of a message.
+/// Sends the first fragment of a message.
 fn begin_message(socket: &mut Socket, length: usize) {
     let frame = Frame::message(" ".repeat(length), OpCode::Data(Data::Text), false);
     socket.inner.send(Message::Frame(frame)).unwrap();
@@ -69,7 +69,7 @@ fn unfinished_messages_take_no_more_than_their_share() {
         let taken = held(&gateway);
         assert!((100_000..=SHARE).contains(&taken), "{taken}");
         assert_eq!(Client::new(&gateway).get("/health/live").status, 200);
-        // A small message needs no room.
+        // A small message needs no share of the memory.
         let mut other = Socket::new(&gateway);
         other.command("S1", "open", &json!({ "capacity": 1 }));
         let mut closed = 0;
@@ -92,7 +92,7 @@ fn memory_of_a_large_message_is_given_back_when_it_is_done() {
     socket.command("S1", "open", &json!({ "capacity": 1 }));
     let title = "x".repeat(100_000);
     for id in 0..8 {
-        // More than the share, all together.
+        // Together they exceed the share.
         let rename = command(id, "S1", "rename", &json!({ "title": title }));
         match id % 2 {
             0 => drop(socket.send(&rename)),

@@ -27,12 +27,12 @@ use throng_http::{Gateway, Limits, LiveEvents, Problem, Running};
 /// Path, header field, status.
 type Case = (&'static str, (&'static str, &'static str), u16);
 
-/// No header field that matters.
+/// A header field without effect.
 const NONE: (&str, &str) = ("accept", "*/*");
 const PAGE: (&str, &str) = ("accept", "text/html");
 const STREAM: (&str, &str) = ("accept", "text/event-stream");
 
-/// The routes that both listeners answer alike.
+/// The routes with the same answers on both listeners.
 const BOTH: &[Case] = &[
     ("/health/live", NONE, 200),
     ("/health/ready", NONE, 200),
@@ -117,7 +117,7 @@ const ADMINISTRATION: &[Case] = &[
     ("/admin/none", NONE, 404),
 ];
 
-/// Routes of a service whose engine has stopped, and that wants to know its callers.
+/// Routes of a service whose engine has stopped, and that requires authentication.
 const CLOSED: &[Case] = &[
     ("/health/ready", NONE, 503),
     ("/api/section/S1", NONE, 401),
@@ -138,7 +138,7 @@ fn routes(engine: Engine) -> Router {
         .route("/app/live", get(live))
         .route("/app/empty", get(async || StatusCode::NO_CONTENT))
         .route("/app/unchanged", get(async || StatusCode::NOT_MODIFIED))
-        // A "no" that says no media type.
+        // A refusal without a media type.
         .route(
             "/app/missing",
             get(async || (StatusCode::NOT_FOUND, Body::from("not here"))),
@@ -151,7 +151,7 @@ fn routes(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-/// A body of an unknown length.
+/// Returns a body of unknown length.
 async fn pieces() -> Body {
     Body::from_stream(stream::iter(["one", "two"].map(Ok::<_, Infallible>)))
 }
@@ -166,7 +166,7 @@ async fn live(State(engine): State<Engine>) -> Result<LiveEvents, Problem> {
     LiveEvents::follow(&engine, entity, |_| ControlFlow::Continue(Some("{}".into()))).await
 }
 
-/// The status and header fields of a head, without those of the connection or the moment.
+/// The status and header fields of a response, without those that depend on the connection or the time.
 #[derive(Debug, PartialEq)]
 struct Head {
     status: u16,
@@ -209,7 +209,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A `HEAD` has the head of the `GET`, its length included, and no body.
+/// Checks that a `HEAD` has the head of the `GET`, including its length, and no body.
 async fn compare(address: SocketAddr, cases: &[Case]) {
     let mut frames = Frames::over(connect(address));
     let mut http1 = Client::of(address);
@@ -220,7 +220,7 @@ async fn compare(address: SocketAddr, cases: &[Case]) {
         let is_end = frame.kind == HEADERS && frame.flags & END_STREAM == END_STREAM;
         assert!(is_end, "{case:?}: frame {} with flags {:#x}", frame.kind, frame.flags);
 
-        // Counters and measurements may have another length the next moment.
+        // The length of counters and measurements may change between the two requests.
         let mut tries = 100;
         let get = loop {
             let get = Head::of_http1(&mut Client::of(address), "GET", case);
@@ -241,7 +241,7 @@ async fn compare(address: SocketAddr, cases: &[Case]) {
         let has_length = !is_stream && !matches!(status, 204 | 304);
         assert_eq!(get.length.is_some(), has_length, "{case:?}");
     }
-    // The last answer is over with its head.
+    // The previous answer ended with its head.
     assert_eq!(http1.get("/health/live").status, 200);
 }
 
@@ -268,7 +268,7 @@ fn head_is_get_without_body_on_every_route() {
         compare(admin, BOTH).await;
         compare(admin, ADMINISTRATION).await;
     });
-    // No stream is left open.
+    // No stream remains open.
     let mut admin = Client::of(admin);
     while !admin.get("/metrics").text().contains("throng_http_live_streams 0") {
         thread::yield_now();

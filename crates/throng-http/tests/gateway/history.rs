@@ -1,4 +1,4 @@
-//! Pages of history that are cut by their bytes.
+//! Pages of history that are limited by their bytes.
 
 use crate::support::{Client, engine_with};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn with_checkpoints(every: Duration) -> Running {
     Gateway::builder(engine_with(options)).start().unwrap()
 }
 
-/// An entity with ten events of a megabyte each, after the first.
+/// Creates an entity with ten events of a megabyte each, after the first.
 fn fill(client: &mut Client) {
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     for number in 0..EVENTS {
@@ -27,7 +27,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Every event comes once, in pages of which none is the whole, and only the last has no `next`.
+/// Checks that every event comes once, that no page has all of them, and that only the last page has no `next`.
 #[track_caller]
 fn comes_in_pages(client: &mut Client) {
     let (mut seqs, mut after, mut pages) = (Vec::new(), 0, 0);
@@ -61,7 +61,7 @@ fn a_page_from_the_store_or_from_both_says_so() {
     let gateway = with_checkpoints(Duration::from_millis(20));
     let mut client = Client::new(&gateway);
     fill(&mut client);
-    // Two more: the first may have begun before the last event.
+    // Waits for two more checkpoints, because the first may have begun before the last event.
     let checkpoints = |client: &mut Client| {
         let text = client.get("/metrics").text().to_owned();
         let line = text.lines().find(|line| line.starts_with("throng_checkpoints_total "));
@@ -70,7 +70,7 @@ fn a_page_from_the_store_or_from_both_says_so() {
     };
     let begun = checkpoints(&mut client);
     while checkpoints(&mut client) < begun + 2 {
-        // A checkpoint needs something to do.
+        // A checkpoint needs a new event.
         client.post("/api/section/S2/open", r#"{"capacity":9}"#);
         comes_in_pages(&mut client);
     }

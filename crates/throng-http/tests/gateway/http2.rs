@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS, by prior knowledge.
+//! HTTP/2 without TLS, with prior knowledge.
 
 use crate::support::{
     client::PATIENCE,
@@ -63,7 +63,7 @@ fn waiting_commands_are_answered_by_commit_or_deadline() {
             let (client, body) = (client.clone(), format!(r#"{{"student":"{student}"}}"#));
             tokio::spawn(async move { client.ask("POST", "/api/section/S1/add-student", &body).await })
         };
-        // The first commit is under way, the second one gathers behind it.
+        // The first commit is in flight, and the second gathers commands behind it.
         let (one, two) = (add("a"), add("b"));
         assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
         assert!(!one.is_finished() && !two.is_finished());
@@ -109,11 +109,11 @@ fn uploads_after_a_late_one_are_taken() {
         let (late, answer) = client.upload("/api/section/S1/open");
         late.send("{\"capa").unwrap();
         assert_eq!(patiently(answer).await.unwrap().unwrap().status(), 408);
-        // On a busy machine, an upload that is in time may be late by accident.
+        // On a busy machine an upload may be late by accident.
         for _ in 0..100 {
             let (pieces, answer) = client.upload("/api/section/S2/open");
             pieces.send("{\"capacity\":").unwrap();
-            // When this answer comes, the first piece has arrived, and the second one is waited for.
+            // Once this answer is there, the first piece has arrived, and the second is awaited.
             assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
             pieces.send("7}").unwrap();
             drop(pieces);
@@ -195,7 +195,7 @@ fn a_panic_of_the_gateway_costs_only_its_request() {
             (&problem["detail"], &problem["instance"]),
             (&said.into(), &"/api/section/S1/rename".into())
         );
-        // The upload beside it goes on.
+        // The concurrent upload goes on.
         body.send(r#"{"student":"1"}"#).unwrap();
         drop(body);
         assert_eq!(read(uploading.await.unwrap().unwrap()).await.0, 200);

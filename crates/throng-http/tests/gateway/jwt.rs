@@ -1,4 +1,4 @@
-//! JSON web tokens: by keys of a file, and of an issuer's URL.
+//! JSON web tokens, with keys from a file and from an issuer's URL.
 
 use crate::support::{Client, engine, start};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -22,7 +22,7 @@ fn encoded(bytes: impl AsRef<[u8]>) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// In so many seconds, since 1970.
+/// Returns the time in this many seconds, in seconds since 1970.
 fn in_seconds(seconds: i64) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(now.as_secs()).unwrap() + seconds
@@ -34,7 +34,7 @@ fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> St
     format!("Bearer {message}.{}", encoded(signature))
 }
 
-/// An issuer with a key on the curve P-256.
+/// An issuer with a key on the P-256 curve.
 struct Issuer {
     id: &'static str,
     key: EcdsaKeyPair,
@@ -266,7 +266,7 @@ fn symmetric_key_shorter_than_its_hash_stops_the_start() {
         if let Some(algorithm) = algorithm {
             key["alg"] = algorithm.into();
         }
-        // Another key of the set does not make it good.
+        // Another key in the set does not make it valid.
         fs::write(&file, json!({ "keys": [Issuer::new("one").jwk(), key] }).to_string()).unwrap();
         let started = Gateway::builder(engine()).jwt(jwt(file.display())).start();
         match started {
@@ -303,7 +303,7 @@ fn a_file_of_keys_that_is_none_stops_the_start() {
     }
 }
 
-/// Serves a document that changes, and counts how often it was asked for.
+/// Serves a document that changes, and counts the requests.
 fn serve(document: Arc<Mutex<String>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/keys", listener.local_addr().unwrap());

@@ -56,7 +56,7 @@ fn a_client_that_comes_back_goes_on_where_it_was() {
     for last in ["1", first] {
         assert!(until(&mut come_back(last), "id:").starts_with("id: 2@"));
     }
-    // A place in a history that was lost.
+    // The cursor belongs to a history that was lost.
     Client::new(&gateway)
         .request(
             "GET",
@@ -79,7 +79,7 @@ fn stream_after_an_event_that_never_was_is_refused() {
         let answer = client.request("GET", &format!("/api/section/S1/events?after={last}"), &STREAM, "");
         assert_eq!(answer.problem(410, "history-lost")["field"], "after");
     }
-    // At the end it waits for what happens next.
+    // At the end the stream waits for new events.
     let mut stream = Client::new(&gateway);
     stream.send(request("GET", "/api/section/S1/events?after=1", &STREAM, ""));
     assert_eq!(stream.head().unwrap().status, 200);
@@ -129,7 +129,7 @@ fn streams_end_when_the_gateway_stops() {
     until(&mut stream, "id:");
     drop(client);
     let stopping = thread::spawn(move || gateway.stop_blocking());
-    // The last chunk is empty: the stream ended, and was not cut.
+    // The last chunk is empty, so the stream ended cleanly.
     until(&mut stream, "0");
     stopping.join().unwrap();
 }

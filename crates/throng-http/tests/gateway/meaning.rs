@@ -1,4 +1,4 @@
-//! A request means the same to our own HTTP/1.1 handling (http1) and to the full implementation.
+//! A request means the same to our own HTTP/1.1 implementation (http1) and to the full one.
 
 use crate::support::{Client, CommandAnswer, plain, start};
 use throng_http::Running;

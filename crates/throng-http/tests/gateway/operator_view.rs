@@ -1,4 +1,4 @@
-//! Truth of the console's API: load, latency, outcomes of actions, contents of dead messages.
+//! The console's API shows the truth: load, latency, outcomes of actions, contents of dead messages.
 
 use crate::{
     console::until,
@@ -15,7 +15,7 @@ use throng::{
 };
 use throng_http::{Gateway, Running};
 
-/// Waits for two more points, and gives all columns.
+/// Waits for two more points. Returns all columns.
 fn after_two_points(client: &mut Client) -> Value {
     let points = |all: &Value| all["times"].as_array().unwrap().len();
     let before = points(&client.get("/admin/series").json());
@@ -41,7 +41,7 @@ fn latency_counts_the_routes_of_an_app_and_no_administration() {
     assert!(has_latency(&after_two_points(&mut operator)));
 }
 
-/// Looks so many that some are among the sampled.
+/// Enough queries that some are sampled.
 const LOOKS: usize = 400;
 
 #[test]
@@ -55,7 +55,7 @@ fn inspection_of_an_entity_is_no_load_of_the_service() {
     }
     let now = gateway.engine().statistics();
     assert_eq!((now.queries, now.done), (before.queries, before.done));
-    // The command that has opened it may be in the sample, once: 32 in the four seconds of a window.
+    // The command that opened it may be sampled once, which counts as 32 in the window of four seconds.
     let hot = client.get("/admin/hot").json();
     assert!(hot["per_second"].as_f64() <= Some(8.0), "{hot}");
     assert_eq!(client.get("/api/section/S1").status, 200);
@@ -95,7 +95,7 @@ fn dead_message_shows_its_content_attempts_and_first_death() {
     assert_eq!((&dead["first_at"], &dead["attempts"]), (&first["since"], &json!(2)));
     assert_eq!(dead["at"], again["message"]["died_at"]);
 
-    // A large one is left to the export.
+    // A large body is only in the export.
     let student = "x".repeat(4_000);
     let body = json!({ "to": "S2", "student": student }).to_string();
     client.post("/api/section/S1/recommend", &body);
@@ -120,7 +120,7 @@ fn curves_survive_a_restart_on_the_same_directory() {
     }
     gateway.stop_blocking();
     let gateway = started();
-    // With the second point of its own the earlier ones are there.
+    // The earlier points are there by the gateway's second own point.
     let is_restored = |all: &Value| all["times"].as_array().unwrap().len() >= 3;
     let all = until(&mut Client::new(&gateway), "/admin/series", is_restored);
     assert_eq!(all["times"][0], before["times"][0]);
@@ -142,7 +142,7 @@ impl Rejection for Never {
     }
 }
 
-/// A program, and the one before it: it does not know the event that the other has written.
+/// Defines a program, or its predecessor, which does not know the other's event.
 macro_rules! program {
     ($name:ident, $event:ident, $happened:ident) => {
         #[derive(Default, Serialize, Deserialize)]
@@ -180,7 +180,7 @@ macro_rules! program {
 program!(Newer, NewerEvent, Ripened);
 program!(Older, OlderEvent, Grown);
 
-/// A service of this program, over what others have written.
+/// Starts a service of this program on the data of the others.
 fn serve<E: Entity>(journal: &MemoryJournal, store: &MemoryStore) -> (Running, Client) {
     let engine = wait(Engine::builder().with::<E>().start(journal.clone(), store.clone())).unwrap();
     let gateway = Gateway::builder(engine).start().unwrap();

@@ -1,4 +1,4 @@
-//! The order of the checks that a request passes, which is the same by every protocol.
+//! The order of the checks of a request, which is the same in every protocol.
 
 use crate::support::{
     Client,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use throng_http::{Access, Action, Gateway, Problem, Running};
 
-/// Nobody may rename a section, look at it or follow it.
+/// Configures a gateway on which nobody may rename, read or follow a section.
 fn guarded(gateway: Gateway) -> Gateway {
     gateway.authorize(|access: &Access<'_>| match access.action {
         Action::Command("rename") | Action::Query(_) | Action::Events => Err(Problem::forbidden("Nobody may.").into()),
@@ -20,7 +20,7 @@ fn guarded(gateway: Gateway) -> Gateway {
     })
 }
 
-/// A way to send a command: HTTP/1.1 in the fast path and in the full one, HTTP/2, a WebSocket in the fast path and as a task.
+/// The ways to send a command: HTTP/1.1 in the fast path and in the full one, HTTP/2, a WebSocket in the fast path and as a task.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Plain,
@@ -34,7 +34,7 @@ const ALL: [By; 5] = [By::Plain, By::Full, By::Http2, By::Socket, By::SocketTask
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 impl By {
-    /// The statuses of the answers to a command of a section that is sent so often, with a timeout that is none if `is_timed`.
+    /// Sends this many commands to a section. With `is_timed` their timeout is invalid. Returns the statuses of the answers.
     fn ask(self, gateway: &Running, name: &str, is_timed: bool, times: usize) -> Vec<u64> {
         let (path, timed) = (format!("/api/section/S1/{name}"), [("request-timeout", "never")]);
         let timed = if is_timed { &timed[..] } else { &[] };
@@ -96,7 +96,7 @@ fn forbidden_command_is_refused_alike_by_all_protocols() {
         }
     };
     check(&asks);
-    // The replies of others hold all the memory they may: whoever is authorised is not admitted.
+    // Other replies use all the memory allowed, so even an authorised caller is not admitted.
     let _held = share.take_anyway(2 * share.most());
     check(&asks[1..]);
     check(&[("open", false, 503)]);

@@ -1,4 +1,4 @@
-//! More than a loop can do.
+//! Overload: more requests than a loop can execute.
 
 use crate::support::{
     Client, CommandAnswer,
@@ -16,8 +16,7 @@ use throng_http::{Limits, Running};
 /// A command that keeps a loop busy for a while.
 const PONDER: &str = r#"{"ms":3}"#;
 
-/// Has many clients keep the loop busy and open sections, each until an answer is `wanted`.
-/// Returns the answers to `open`, with the sections' ids.
+/// Lets many clients keep the loop busy and open sections, each until an answer is `wanted`. Returns the answers to `open`, with the sections' ids.
 fn storm(
     gateway: &Running,
     headers: &[(&str, &str)],
@@ -97,7 +96,7 @@ fn a_deadline_passed_while_waiting_is_told_and_nothing_done() {
     }
 }
 
-/// While many clients keep a gateway busy that lets hardly anybody wait.
+/// Runs a test while many clients keep a gateway busy that allows only short waits.
 fn while_saturated(test: impl FnOnce(&Running)) {
     let gateway = impatient();
     let (is_over, is_refused) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -106,7 +105,7 @@ fn while_saturated(test: impl FnOnce(&Running)) {
             let (gateway, is_over, is_refused) = (&gateway, &is_over, &is_refused);
             scope.spawn(move || {
                 let mut client = Client::new(gateway);
-                // Each client has its own entity: one that all want would have a single share and queue.
+                // Each client has its own entity: a common one would have a single share and queue.
                 let (open, ponder) = (
                     format!("/api/section/{number}/open"),
                     format!("/api/section/{number}/ponder"),
@@ -118,7 +117,7 @@ fn while_saturated(test: impl FnOnce(&Running)) {
                 }
             });
         }
-        // Also if the test fails.
+        // Ends the clients even if the test fails.
         struct Ends<'a>(&'a AtomicBool);
         impl Drop for Ends<'_> {
             fn drop(&mut self) {
@@ -171,7 +170,7 @@ fn a_refused_request_with_a_late_body_keeps_its_connection() {
                     );
                     return;
                 }
-                // The request was let in, and the loop waits for its body.
+                // The request was admitted, and the loop waits for its body.
                 Err(error) => {
                     assert!(
                         matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
@@ -187,7 +186,8 @@ fn a_refused_request_with_a_late_body_keeps_its_connection() {
 #[test]
 fn one_long_request_has_nobody_refused() {
     const CLIENTS: usize = 100;
-    // Ten times the long request, which the clients' own may take on a busy machine; were each as long, they would take thirty seconds.
+    // A command may wait ten times as long as the long request. On a busy machine the clients' own requests may take that. If each were as long, they
+    // would take thirty seconds.
     let limits = Limits {
         batch: Duration::from_millis(1),
         wait_max: Duration::from_secs(3),
@@ -234,7 +234,7 @@ fn the_time_that_others_bytes_take_is_not_a_request_s_age() {
             let mut stream = Client::new(&gateway).stream().try_clone().unwrap();
             let head = "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
             let mut sent = std::io::Write::write_all(&mut stream, head.as_bytes());
-            // A body that is too large is taken for a while before that is said.
+            // A part of a body that is too large is read before the refusal.
             while sent.is_ok() && !is_over.load(Ordering::Relaxed) {
                 sent = std::io::Write::write_all(&mut stream, chunks.as_bytes());
             }

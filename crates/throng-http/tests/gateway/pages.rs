@@ -1,4 +1,4 @@
-//! Health, metrics, the OpenAPI document and the pages.
+//! Health, metrics, the OpenAPI document and the HTML pages.
 
 use crate::support::{
     Client,
@@ -199,7 +199,7 @@ fn administration_has_a_document_of_its_own() {
         assert_eq!(paths["/api/section/{id}/open"].is_object(), has_service);
         for (path, method) in [("/metrics", "get"), ("/admin/stuck", "get"), ("/admin/erase", "post")] {
             assert_eq!(paths[path].is_object(), has_administration, "{path}");
-            // Without a token at least where the service was given none.
+            // A service without configured tokens accepts requests without a token.
             let security = json!([{ "administration": [] }, {}]);
             assert!(
                 !has_administration || paths[path][method]["security"] == security,

@@ -1,4 +1,4 @@
-//! Pages and answers that find no room in their share of the memory.
+//! Pages and answers that exceed their share of the memory.
 
 use crate::support::{
     Client,
@@ -14,11 +14,11 @@ use throng_http::{Gateway, Limits, PageRoom, Running};
 
 const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
 const EVENTS: &str = "/api/section/S1/events";
-/// The part of the memory that pages and answers may take, and an event's payload.
+/// The part of the memory for pages and answers, and the size of an event's payload.
 const SHARE: usize = 512 << 10;
 const TITLE: usize = 100_000;
 
-/// A gateway, and the share of its pages.
+/// Returns a gateway, and the memory share of its pages.
 fn with(limits: Limits) -> (Running, Share) {
     let engine = engine_with(Options {
         memory_bytes_max: 8 * SHARE,
@@ -38,7 +38,7 @@ fn share_of(engine: &Engine, most: usize) -> Share {
     engine.driver().budget().share("pages", most)
 }
 
-/// A section whose history is much larger than what is held of it.
+/// Returns a section whose history is much larger than the memory for it.
 fn with_history(limits: Limits, events: usize) -> (Running, Share) {
     let (gateway, share) = with(limits);
     let mut client = Client::new(&gateway);
@@ -57,7 +57,7 @@ fn open(gateway: &Running) -> Client {
     stream
 }
 
-/// The sequence numbers of the next events.
+/// Returns the sequence numbers of the next events.
 fn seqs(stream: &mut Client, count: u64) -> Vec<u64> {
     let mut seqs = Vec::new();
     while (seqs.len() as u64) < count {
@@ -104,7 +104,7 @@ fn stream_that_nobody_reads_holds_one_page() {
     let unread: Vec<_> = (0..3).map(|_| open(&gateway)).collect();
     let mut read = open(&gateway);
     assert_eq!(seqs(&mut read, 150), (1..=150).collect::<Vec<_>>());
-    // The kernel may hold some of it; what the service holds is a page each.
+    // The kernel may buffer some of it; the service holds one page per client.
     while share.held() > 3 * (TITLE + 1_000) {
         thread::yield_now();
     }
@@ -163,7 +163,7 @@ fn large_answer_without_room_is_refused() {
     }
 }
 
-/// A gateway with a section that is much larger than what the kernel takes for nobody, and the share of its pages.
+/// Returns a gateway, and the memory share of its pages. Its section is much larger than the kernel's buffers.
 fn with_large_section() -> (Running, Share) {
     let (gateway, share) = with(Limits::default());
     let mut client = Client::new(&gateway);

@@ -21,7 +21,7 @@ struct Yeast {}
 #[serde(rename_all = "snake_case")]
 enum Command {
     Open {},
-    /// Sends itself a hundred of these for a client, and one for each that comes back: they fill the engine, and grow no more.
+    /// Sends itself a hundred of these for a client, and one for each that arrives. They fill the engine without growing further.
     Divide {},
 }
 
@@ -55,7 +55,7 @@ impl Entity for Yeast {
     fn evolve(&mut self, _: &Happened) {}
 }
 
-/// A service that yeast has filled.
+/// Returns a service that yeast has filled.
 fn full() -> (Running, Client) {
     let options = Options {
         outbox_max: 64,
@@ -83,7 +83,7 @@ fn named<'a>(items: &'a Value, member: &str, name: &str) -> &'a Value {
     items.find(|item| item[member] == name).unwrap()
 }
 
-/// Does what the console's button of this name does, for a reason.
+/// Does what the console's button of this name does, with a reason.
 fn press(client: &mut Client, actions: &Value, name: &str) -> Value {
     let path = named(actions, "name", name)["path"].as_str().unwrap();
     let needs_reason = named(actions, "name", name)["needs_reason"] == true;

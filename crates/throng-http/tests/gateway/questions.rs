@@ -1,4 +1,4 @@
-//! Long questions of administration, beside what is asked of the service.
+//! Long queries of administration, beside the service's requests.
 
 use crate::support::{Client, wait};
 use schemars::JsonSchema;
@@ -15,10 +15,10 @@ use throng::{
 use throng_http::Gateway;
 use throng_testing::fixtures::Never;
 
-/// The places for long questions: those that are answered, and those that wait.
+/// The number of places for long queries, running and waiting.
 const PLACES: usize = 32;
 
-/// Holds whatever applies an event.
+/// Blocks the application of events.
 struct Barrier {
     state: Mutex<BarrierState>,
     changed: Condvar,
@@ -57,7 +57,7 @@ impl Barrier {
         self.changed.notify_all();
     }
 
-    /// Waits until somebody is held.
+    /// Waits until a thread is blocked.
     fn holds(&self) {
         let mut state = self.state();
         while state.held == 0 {
@@ -125,7 +125,7 @@ fn commands_are_answered_while_long_questions_are_not() {
     ask();
     BARRIER.holds();
     assert_eq!(client.post("/api/page/two/read", "{}").text(), "0");
-    // With the first, there is a place for each but one.
+    // Together with the first query, there is one more than there are places.
     for _ in 0..PLACES {
         ask();
     }

@@ -1,5 +1,5 @@
-//! Connections alone on their loops, which rest longer than a deadline between their requests: an answer does not depend on what its connection
-//! did before, and no request is as old as the rest before it.
+//! Connections that are alone on their loops, and idle for longer than a deadline between requests. An answer must not depend on the earlier
+//! requests, and the idle time must not count as a request's age.
 
 use crate::{
     access_log::{lines, logging},
@@ -43,13 +43,13 @@ use tokio_tungstenite::tungstenite::{
 };
 
 const DEADLINE: Duration = Duration::from_millis(500);
-/// Twice as long. What a machine that is busy with others may add to a request's age is far below.
+/// Twice as long. A busy machine adds far less to a request's age.
 const REST: Duration = Duration::from_secs(1);
-/// Requests of a connection, with a rest before each but the first.
+/// The number of requests of a connection, with a rest before each but the first.
 const ROUNDS: usize = 3;
-/// Runs of a row that is wrong.
+/// The attempts for a row that fails.
 const TRIES: usize = 3;
-/// The services start one after the other: as long as that takes, on any machine, their connections are not closed.
+/// The services start one after another. However long that takes, their connections are not closed meanwhile.
 const START_WAIT: Duration = Duration::from_secs(3_600);
 const ORIGIN: &str = "https://app.example";
 
@@ -66,7 +66,7 @@ const STREAM: (&str, &str) = ("accept", "text/event-stream");
 trait Bytes: Read + Write + Send {}
 impl<T: Read + Write + Send> Bytes for T {}
 
-/// Asks in this round; the greatest status of the answers.
+/// Sends the requests of this round. Returns the greatest status of the answers.
 type Ask = Box<dyn FnMut(usize) -> u16 + Send>;
 type Begin<C> = Box<dyn Fn(C) -> Ask + Sync>;
 
@@ -84,13 +84,13 @@ fn http1(rounds: impl Fn(&mut Client<Box<dyn Bytes>>, usize) -> u16 + Clone + Se
     }))
 }
 
-/// The same request in each round.
+/// Returns the shape of the same request in each round.
 fn same(method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Shape {
     let bytes = request(method, path, fields, body);
     http1(move |client, _| client.send(&bytes).answer().status)
 }
 
-/// A request in the first round, and commands in those that follow.
+/// Returns the shape of a request in the first round, followed by commands.
 fn first(before: String) -> Shape {
     http1(move |client, round| match round {
         0 => client.send(&before).answer().status,
@@ -98,7 +98,7 @@ fn first(before: String) -> Shape {
     })
 }
 
-/// A command whose body is sent once its head was read: what came before the head is answered.
+/// Returns the shape of a command whose body is sent after its head was read. Everything before the head is answered first.
 fn in_two_packets(path: &str, body: &'static str) -> Shape {
     let head = request("POST", path, &[], body);
     let begin = request("GET", VIEW, &[], "") + head.strip_suffix(body).unwrap();
@@ -126,7 +126,7 @@ fn socket(rounds: impl Fn(&mut WebSocket<Box<dyn Bytes>>, usize) -> u16 + Clone 
     }))
 }
 
-/// Sends a frame and waits for so many messages.
+/// Sends a frame and waits for this many messages.
 fn tell(socket: &mut WebSocket<Box<dyn Bytes>>, frame: &Value, messages: usize) -> u16 {
     socket.send(Message::text(frame.to_string())).unwrap();
     told(socket, messages)
@@ -245,7 +245,7 @@ fn of_http2() -> Vec<(&'static str, Shape)> {
             http2(|client, _| async move {
                 let (pieces, answer) = client.upload(ADD);
                 pieces.send(&STUDENT[..4]).unwrap();
-                // The first piece has arrived by the time of this answer.
+                // The first piece has arrived before this answer.
                 assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
                 pieces.send(&STUDENT[4..]).unwrap();
                 drop(pieces);
@@ -322,7 +322,7 @@ fn of_socket() -> Vec<(&'static str, Shape)> {
     ]
 }
 
-/// A service of its own, and its one connection.
+/// A service with only one connection.
 struct Alone {
     name: String,
     gateway: Running,
@@ -368,7 +368,7 @@ impl Alone {
             None => gateway,
         };
         let gateway = logging(gateway, 1, &dir.path().join("log")).start().unwrap();
-        // However long this takes on a machine that is busy with others.
+        // This may take any time on a busy machine.
         let mut before = Client::over(connect(&gateway, files));
         let open = request(
             "POST",
@@ -396,7 +396,7 @@ impl Alone {
         }
     }
 
-    /// Asks, rests, asks again; what is wrong with the answers after a rest, if anything.
+    /// Asks, rests, and asks again. Returns the fault of the answers after a rest, if any.
     fn run(mut self) -> Option<String> {
         (self.ask)(0);
         let rested = Timestamp::now();
@@ -459,9 +459,9 @@ fn an_answer_does_not_depend_on_the_rest_before_it() {
         .flat_map(|row| [(row, None), (row, Some(&files))])
         .collect();
     let mut wrong = Vec::new();
-    // A machine that is busy elsewhere may hold up any answer; a service that counts a rest does so each time.
+    // A busy machine may delay any answer. A service that counts the rest fails each time.
     for _ in 0..TRIES {
-        // Services start one after the other: all at once would hold up the tests beside this one.
+        // Services start one after another: all at once would delay other tests.
         let services: Vec<Alone> = rows
             .iter()
             .map(|((name, shape), files)| Alone::new(name, shape, *files))

@@ -1,4 +1,4 @@
-//! Roles of administration, and the audit of what is done in them.
+//! Roles of administration, and the audit of their actions.
 
 use crate::{
     access::add_once,
@@ -12,7 +12,7 @@ use throng_http::{Audit, Gateway, MayAct, Role, Running, make_token};
 
 const ROLES: [Role; 4] = [Role::Metrics, Role::Viewer, Role::Operator, Role::Owner];
 
-/// A file with a token for each role, named `the-ROLE`.
+/// Writes a file with a token for each role, named `the-ROLE`.
 fn role_tokens() -> (tempfile::TempDir, [String; 4]) {
     let dir = tempfile::tempdir().unwrap();
     let made = ROLES.map(|role| make_token(&format!("the-{role}"), None).unwrap());
@@ -112,7 +112,7 @@ fn viewer_changes_nothing_by_a_get_of_the_services_own() {
         for token in [&operator, &owner] {
             assert_eq!(ask("GET", path, token).status, 200, "{path}");
         }
-        // The service's own listener takes everybody here.
+        // The service's own listener accepts everybody here.
         assert_eq!(Client::new(&gateway).get(path).status, 200);
     }
     let section = Client::new(&gateway).get("/api/section/S1").json();
@@ -186,7 +186,7 @@ fn role_of_a_caller_is_taken_back_with_its_token() {
     }
 }
 
-/// The events of the audit, without their times.
+/// Returns the events of the audit, without their times.
 fn audited(gateway: &Running, path: &str) -> Vec<(String, Value)> {
     let page = admin(gateway).get(path).json();
     let events = page["events"].as_array().unwrap_or_else(|| panic!("{page}"));
@@ -241,7 +241,7 @@ fn actions_are_audited_with_name_reason_and_end() {
         Some("application/x-ndjson")
     );
     let mut lines: Vec<Value> = Vec::new();
-    // In chunks, of which the last one is empty.
+    // The answer is in chunks, and the last one is empty.
     loop {
         match client.line().unwrap().as_str() {
             "0" => break,

@@ -1,4 +1,4 @@
-//! Clients of a node in a rolling upgrade: what its program does not know, another node's may.
+//! Clients of a node in a rolling upgrade: another node's program may know what this one's does not.
 
 use super::support::{
     Client, CommandAnswer, engine_on,
@@ -19,7 +19,7 @@ use throng::{
 };
 use throng_http::Gateway;
 
-/// Another node, of a newer release as long as the first is set; or one that was gone before, for so many seconds.
+/// Another node. It is of a newer release while the first field is set, or was gone before for this many seconds.
 #[derive(Default)]
 struct Other(AtomicBool, AtomicU64);
 
@@ -95,7 +95,7 @@ fn unknown_commands_are_retried_while_a_newer_release_may_live() {
         "malformed",
     ];
     asked(404, known);
-    // The newer release was gone before this engine began: for too long, or lately.
+    // The newer release left before this engine began: too long ago, or recently.
     other.1.store(120, Ordering::SeqCst);
     asked(404, known);
     other.1.store(90, Ordering::SeqCst);

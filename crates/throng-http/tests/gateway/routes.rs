@@ -181,7 +181,7 @@ fn options_tells_the_methods_of_every_route() {
     for told in in_both(&without_app, "OPTIONS", "/", &[], "") {
         assert_eq!((told.status, told.header("allow")), (204, Some("GET, HEAD, OPTIONS")));
     }
-    // The check of HAProxy, as it comes.
+    // The health check of HAProxy, verbatim.
     let told = Client::new(&without_app).send("OPTIONS / HTTP/1.0\r\n\r\n").answer();
     assert_eq!(told.status, 204);
 }

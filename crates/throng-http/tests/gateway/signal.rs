@@ -1,4 +1,4 @@
-//! The end by signal, in a process of its own.
+//! The end by a signal, in a separate process.
 
 use crate::support::section::{Command as SectionCommand, Section};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -16,7 +16,7 @@ use throng::{
 use throng_http::{Gateway, Running};
 use throng_testing::blocking_pause;
 
-/// This process has a handler for the signal. Without one the signal would end it.
+/// Returns true if this process has a handler for the signal. Without a handler the signal would end the process.
 fn is_handled(signal: i32) -> bool {
     is_in("SigCgt:", signal)
 }
@@ -27,7 +27,7 @@ fn is_in(mask: &str, signal: i32) -> bool {
     u64::from_str_radix(signals.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
 }
 
-/// A gateway, its engine with something to be checkpointed, and the store that has nothing of it yet.
+/// Starts a gateway. Its engine has something to checkpoint, and its store is still empty.
 fn start() -> (Running, Engine, MemoryStore) {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
@@ -40,14 +40,14 @@ fn start() -> (Running, Engine, MemoryStore) {
     (Gateway::builder(engine.clone()).start().unwrap(), engine, store)
 }
 
-/// Without a clock: a stop needs none of the caller's.
+/// Returns a runtime without timers: a stop needs none of the caller's.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
 type Serve = fn(Running) -> std::io::Result<()>;
 
-/// However a program waits for the signal.
+/// The ways in which a program waits for the signal.
 const WAYS: [(&str, Serve); 3] = [
     ("blocking", Running::run_until_signal_blocking),
     ("blocking on a thread of a runtime", |running| {
@@ -56,7 +56,7 @@ const WAYS: [(&str, Serve); 3] = [
     ("async", |running| runtime().block_on(running.run_until_signal())),
 ];
 
-/// Which way this process is to wait, and for which signal.
+/// The variable that selects this process's way and signal.
 const WAY: &str = "THRONG_TEST_WAY";
 const SIGNAL: &str = "THRONG_TEST_SIGNAL";
 
@@ -68,12 +68,12 @@ fn a_program_in_a_process_of_its_own() {
     let (address, durable) = (running.address(), engine.health().position);
     let serving = thread::spawn(move || serve(running));
     let signal = env::var(SIGNAL).unwrap().parse().unwrap();
-    // SIGQUIT is the last one that gets a handler.
+    // SIGQUIT is the last signal to get a handler.
     while !is_handled(signal) || !is_handled(SIGQUIT) {
         thread::yield_now();
     }
     assert!(TcpStream::connect(address).is_ok());
-    // A signal that comes between the handler and its entry in the library's table is lost.
+    // A signal between the handler's installation and its entry in the library's table is lost.
     while !serving.is_finished() {
         signal_hook::low_level::raise(signal).unwrap();
         let patience = Instant::now() + Duration::from_secs(60);
@@ -90,7 +90,7 @@ fn a_program_in_a_process_of_its_own() {
 
 #[test]
 fn a_signal_ends_the_gateway_with_a_last_checkpoint() {
-    // A signal that this test ignores (SIGHUP under nohup) is ignored by the program, too.
+    // A signal that this test ignores (SIGHUP under nohup) is also ignored by the program.
     let signals = [SIGHUP, SIGINT, SIGQUIT]
         .into_iter()
         .filter(|signal| !is_in("SigIgn:", *signal));
@@ -103,7 +103,7 @@ fn a_signal_ends_the_gateway_with_a_last_checkpoint() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{way}, {signal}: {output:?}");
-        // A name that no test has would do so, too.
+        // The run would also succeed with an unknown test name, so its output is checked.
         let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
         assert!(ran, "{way}: {output:?}");
     }

@@ -1,4 +1,4 @@
-//! Clients that take what waits for them, but too slowly.
+//! Clients that read their answers, but too slowly.
 
 use crate::support::{
     Client,
@@ -18,14 +18,14 @@ use std::{
 };
 use throng_http::{Gateway, Limits, Running};
 
-/// Bytes that a slow client takes before it does something else.
+/// The bytes that a slow client reads before it does something else.
 const TAKEN_BYTES: usize = 16 << 10;
-/// A client asks again after so many of these.
+/// The number of reads after which a client sends another request.
 const TAKES_A_PAGE: usize = 16;
-/// A client takes so often at most: a quick machine lets it take thousands of times before the first look at its rate.
+/// The most reads of a client. A fast machine allows thousands before the first check of the rate.
 const TAKES_MAX: usize = 300_000;
 
-/// A gateway with a large section, to which no client is quick enough.
+/// Starts a gateway with a large section, for which every client is too slow.
 fn demanding() -> Running {
     let limits = Limits {
         write_wait: Duration::from_secs(1),
@@ -40,7 +40,7 @@ fn demanding() -> Running {
     gateway
 }
 
-/// Takes what it asked for, piece by piece, until it is cut off. It asks for more than it takes, however quick the machine is.
+/// Reads the requested answers piece by piece until the connection is cut. Requests more than it reads, on any machine.
 fn take_slowly(gateway: &Running, mut stream: impl Read + Write, ask: &[u8]) {
     let mut health = Client::new(gateway);
     let mut bytes = [0; TAKEN_BYTES];
@@ -67,7 +67,7 @@ fn reader_below_the_least_rate_is_cut_off() {
     let slow_socket = || {
         let mut socket = Socket::new(&gateway);
         let look = query(1, "S1", "view", &json!({})).to_string();
-        // Text, whole, masked with zeros.
+        // A complete text frame, with a mask of zeros.
         let head = [0x81, 0x80 | u8::try_from(look.len()).unwrap(), 0, 0, 0, 0];
         take_slowly(&gateway, socket.inner.get_mut(), &[&head[..], look.as_bytes()].concat());
     };
@@ -85,14 +85,14 @@ fn small(client: &mut Builder<TokioExecutor>) {
     client.initial_stream_window_size(1 << 16);
 }
 
-/// Leaves an answer unread while it asks on; `None`: all of the connection has ended.
+/// Leaves an answer unread while it sends other requests. `None`: the whole connection has ended.
 async fn leave_unread(gateway: &Running) -> Option<()> {
     let (client, _) = Http2::new(gateway.address(), small).await;
     let unread = client.begin("GET", "/api/section/S1", "").await;
     let asking = tokio::spawn(async move {
         let cut = "throng_http_limited_total{limit=\"write_wait\"} 0\n";
         while client.ask("GET", "/metrics", "").await.1.contains(cut) {}
-        // The answer has been taken up to its window, and no further.
+        // The answer was received up to its window, and no further.
         assert!(patiently(unread.into_body().collect()).await.is_err());
         assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
     });
@@ -101,7 +101,7 @@ async fn leave_unread(gateway: &Running) -> Option<()> {
 
 #[test]
 fn unread_http2_answer_is_reset_and_its_connection_lives() {
-    // A machine that is busy with others may keep all of a connection from moving.
+    // A busy machine may stall a whole connection.
     for _ in 0..5 {
         let gateway = demanding();
         if wait(leave_unread(&gateway)).is_some() {

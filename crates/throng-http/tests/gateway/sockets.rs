@@ -1,4 +1,4 @@
-//! WebSockets that are looked after with plain requests, and those that are not any more, or are again.
+//! WebSockets that are served together with plain requests, those that leave that path, and those that return to it.
 
 use crate::support::{
     Client,
@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::{
     },
 };
 
-/// Numbers that look random (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,14 +36,14 @@ impl Numbers {
     }
 }
 
-/// A client's frames, as they are sent.
+/// Returns the bytes of a client's frames.
 fn bytes(messages: impl IntoIterator<Item = Message>) -> Vec<u8> {
     let mut socket = WebSocket::from_raw_socket(std::io::Cursor::new(Vec::new()), Role::Client, None);
     messages.into_iter().for_each(|message| socket.send(message).unwrap());
     socket.get_ref().get_ref().clone()
 }
 
-/// A message of text in two frames, with a ping between them.
+/// Returns a text message in two frames, with a ping between them.
 fn in_pieces(text: &str) -> Vec<Message> {
     let (first, second) = text.split_at(text.len() / 2);
     let piece =
@@ -55,11 +55,11 @@ fn in_pieces(text: &str) -> Vec<Message> {
     ]
 }
 
-/// The messages of one client, and the answers it must get.
+/// The messages of one client, and the expected answers.
 struct Talk {
     numbers: Numbers,
     next: usize,
-    /// The ids of commands, in their order; of queries, and of what is wrong.
+    /// The ids of commands in order; of queries; and of invalid messages.
     commands: Vec<usize>,
     others: HashSet<usize>,
 }
@@ -94,7 +94,7 @@ impl Talk {
         (0..count).map(|_| one(self)).collect()
     }
 
-    /// A few bytes, or many; mostly of commands.
+    /// Returns the bytes of a few or many frames, mostly of commands.
     fn frames(&mut self) -> Vec<u8> {
         match self.numbers.below(12) {
             0 => bytes([Message::text(self.other().to_string())]),
@@ -105,7 +105,7 @@ impl Talk {
             }
             3 => bytes([Message::text(self.several(true, 40).to_string())]),
             4 => bytes([Message::text(self.several(false, 40).to_string())]),
-            // Too long for the fast path, and more than a batch holds.
+            // Too long for the fast path, and longer than a batch.
             5 => {
                 let spaces = " ".repeat(70_000);
                 bytes([Message::text(spaces + &self.several(false, 400).to_string())])
@@ -119,7 +119,7 @@ impl Talk {
     }
 }
 
-/// Sends bytes, all at once or as they would come from afar.
+/// Sends bytes, all at once or with delays like from afar.
 fn send(socket: &mut Socket, numbers: &mut Numbers, mut bytes: &[u8]) {
     let stream = socket.inner.get_mut();
     while !bytes.is_empty() {
@@ -148,7 +148,7 @@ fn talks(gateway: &Running, seed: u64) {
     for _ in 0..80 {
         let frames = talk.frames();
         send(&mut socket, &mut talk.numbers, &frames);
-        // Mostly it waits for its answers.
+        // The client usually waits for its answers.
         if talk.numbers.below(5) == 0 {
             continue;
         }
@@ -191,7 +191,7 @@ fn commands_run_in_order_and_are_answered_once_amid_others() {
         let batch = Duration::from_micros(if seed % 2 == 0 { 100 } else { 5_000 });
         let limits = Limits {
             batch,
-            // However long a busy machine takes for the frames of many.
+            // Long enough for many frames on a busy machine.
             deadline: PATIENCE,
             ..Limits::default()
         };
@@ -258,7 +258,7 @@ fn a_long_deadline_keeps_no_other_connection_from_its_own() {
     let mut long = command("long", "S1", "add-student", &json!({ "student": "2" }));
     long["timeout_ms"] = json!(120_000);
     patient.send(&long);
-    // The loop has looked at its sockets since.
+    // The loop has checked its sockets since.
     assert_eq!(other.get("/health/live").status, 200);
     other
         .post("/api/section/S1/add-student", r#"{"student":"3"}"#)

@@ -1,4 +1,4 @@
-//! A graceful end.
+//! A graceful stop.
 
 use crate::support::{Client, client::request, plain, start};
 use std::{thread, time::Duration};
@@ -11,7 +11,7 @@ fn requests_in_flight_are_answered_and_idle_connections_close() {
     idle.get("/health/live");
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
-    // Its head is there, its body is not: the request is in flight.
+    // Its head has arrived and its body has not, so the request is in flight.
     client.send(
         "POST /api/section/S1/add-student HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n",
     );

@@ -1,4 +1,4 @@
-//! Subscriptions over a WebSocket, which get events as far as their credit goes.
+//! Subscriptions over a WebSocket, whose events are limited by credit.
 
 use crate::support::{
     Client, plain, section,
@@ -26,7 +26,7 @@ fn subscribe(id: &str, entity: Option<&str>, after: impl Into<Value>, credit: u3
     message
 }
 
-/// Takes events of a subscription until there are so many: what each says, and the last cursor.
+/// Receives this many events of a subscription. Returns their contents, and the last cursor.
 #[track_caller]
 fn events(socket: &mut Socket, id: &str, count: usize) -> (Vec<Value>, Value) {
     let (mut all, mut cursor) = (Vec::new(), Value::Null);
@@ -70,7 +70,7 @@ fn an_entity_s_events_come_as_far_as_credit_goes() {
     socket.send(&json!({ "type": "credit", "id": "s", "credit": 100 }));
     let (seen, _) = events(&mut socket, "s", 3);
     assert_eq!(seen[2]["payload"], json!({ "student": "3" }));
-    // Events from here on come by themselves, among answers.
+    // Later events arrive by themselves, among answers.
     add(&mut client, "S1", 4);
     assert_eq!(events(&mut socket, "s", 1).0[0]["payload"], json!({ "student": "4" }));
     socket.send(&json!({ "type": "unsubscribe", "id": "s" }));
@@ -97,7 +97,7 @@ fn entity_created_earlier_in_the_frame_is_followed() {
         assert_eq!(socket.expect("subscribed", follower.as_str())["cursor"], "0");
         assert_eq!(events(&mut socket, follower.as_str(), 1).0[0]["name"], "opened");
     }
-    // A command that does not create it leaves nothing to follow.
+    // The command does not create the entity, so there is nothing to follow.
     socket.send(&json!([
         command("add", "S99", "add-student", &nobody),
         subscribe("none", Some("S99"), (), 10),
@@ -138,7 +138,7 @@ fn events_of_a_kind_come_in_log_order_and_after_a_cursor() {
         .map(|event| event["payload"]["student"].as_str().unwrap().into())
         .collect();
     assert_eq!(students, (0..50).map(|student| student.to_string()).collect::<Vec<_>>());
-    // In small pages, each on a socket of its own, after the one before.
+    // Reads small pages, each on a new socket, after the previous one.
     let (mut all, mut after) = (Vec::new(), json!("start"));
     while all.len() < 52 {
         let mut socket = Socket::new(&gateway);
@@ -182,7 +182,7 @@ fn events_many_subscriptions_follow_are_read_once() {
             }
         }
     };
-    // A subscription that has got an event follows the reader that all share.
+    // A subscription that has got an event follows the shared reader.
     tell_all(0..1);
     let before = read.load(SeqCst);
     tell_all(1..21);
@@ -265,7 +265,7 @@ fn missing_credit_ends_a_subscription_with_its_cursor() {
     socket.send(&subscribe("s", Some("S1"), (), 1));
     socket.expect("subscribed", "s");
     let (_, cursor) = events(&mut socket, "s", 1);
-    // Nothing waits for credit yet.
+    // No event waits for credit yet.
     add(&mut client, "S1", 7);
     assert_eq!(socket.expect("paused", "s")["cursor"], cursor);
     let ended = socket.expect("ended", "s");

@@ -1,4 +1,4 @@
-//! TLS: real handshakes, in both paths, on HTTP/2 and under a WebSocket.
+//! TLS: real handshakes, on both paths, over HTTP/2 and under a WebSocket.
 
 use crate::support::{
     Client,
@@ -27,7 +27,7 @@ use throng_testing::until;
 
 pub(crate) type Secure = StreamOwned<ClientConnection, TcpStream>;
 
-/// Somebody who signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -38,7 +38,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A certificate and its key.
+    /// Issues a certificate. Returns it with its key.
     fn signs(&self, params: CertificateParams) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
@@ -50,7 +50,7 @@ impl Authority {
         self.signs(CertificateParams::new(names).unwrap())
     }
 
-    /// A list of the certificates with these numbers.
+    /// Returns a revocation list of these serial numbers.
     fn revokes(&self, numbers: &[u64]) -> String {
         let revoked = |number: &u64| RevokedCertParams {
             serial_number: (*number).into(),
@@ -74,7 +74,7 @@ impl Authority {
     }
 }
 
-/// The files of a gateway.
+/// The key and certificate files of a gateway.
 pub(crate) struct Files {
     dir: tempfile::TempDir,
     authority: Authority,
@@ -154,7 +154,7 @@ fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> Client<Secure
     Client::over(StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket))
 }
 
-/// The fields that a request needs to go by each of the paths.
+/// The fields that lead a request to each of the paths.
 const PATHS: [&[(&str, &str)]; 2] = [&[], &[("te", "trailers")]];
 
 #[test]
@@ -186,7 +186,7 @@ fn both_paths_answer_requests_under_tls() {
         }
         let view = client.request("GET", "/api/section/S1", way, "").json();
         assert_eq!(view["students"].as_array().unwrap().len(), 200);
-        // Large both ways: many records.
+        // Large in both directions, so it takes many records.
         let title = "x".repeat(300_000);
         let renamed = client.request(
             "POST",
@@ -197,7 +197,7 @@ fn both_paths_answer_requests_under_tls() {
         assert_eq!(renamed.status, 200);
         let events = client.request("GET", "/api/section/S1/events?after=100&limit=1000", way, "");
         assert!(events.text().contains(&title));
-        // The end is announced.
+        // The end of the connection is announced.
         let mut rest = Vec::new();
         let closing = request("GET", "/health/live", &[("connection", "close")], "");
         client.send(closing).answer();
@@ -239,7 +239,7 @@ fn a_handshake_that_was_not_done_holds_up_no_stop() {
     };
     let gateway = start(|gateway| gateway.tls(files.tls(None)).limits(limits));
     let _silent = TcpStream::connect(gateway.address()).unwrap();
-    // Behind it in the queue of the listener: once it is served, the other one is taken, too.
+    // This client is behind the other one in the listener's queue. Once it is served, the other was accepted, too.
     assert_eq!(files.connect(&gateway, None).get("/health/live").status, 200);
     gateway.stop_blocking();
 }
@@ -291,7 +291,7 @@ fn certificates_are_read_again_without_a_restart() {
     while shown() == first {
         std::thread::yield_now();
     }
-    // A half-written file changes nothing.
+    // A half-written file has no effect.
     let second = shown();
     fs::write(files.path("cert.pem"), "-----BEGIN").unwrap();
     assert_eq!((shown(), held.get("/health/live").status), (second, 200));
@@ -327,7 +327,7 @@ fn certificate_that_expires_is_told_by_health_and_metrics() {
                 }
                 _ => Err("it is bad".into()),
             })
-            // Nodes may go by the same certificate.
+            // Nodes may use the same certificate.
             .watch_files(vec![files.path("cert.pem")], |_| Ok(()))
     });
     let told = |path: &str| files.connect(&gateway, None).get(path).text().to_owned();
@@ -354,7 +354,7 @@ fn certificate_that_expires_is_told_by_health_and_metrics() {
     assert_eq!(series.count(), 1, "a file read for two uses: {metrics}");
 }
 
-/// A client's certificate with these names.
+/// Returns a client's certificate with these names.
 fn certificate(authority: &Authority, common: &str, names: Vec<SanType>) -> (String, String) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, common);

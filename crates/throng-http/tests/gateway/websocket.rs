@@ -173,7 +173,7 @@ fn a_key_takes_effect_once_and_a_deadline_is_kept() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(found) && problem["field"] == "key", "{problem}");
     }
-    // The second has waited through the first.
+    // The second message has waited for the first.
     let mut hasty = add(4, "9");
     hasty["timeout_ms"] = 1.into();
     socket.send(&json!([command(3, "S1", "ponder", &json!({ "ms": 20 })), hasty]));
@@ -243,7 +243,7 @@ fn frames_that_are_none_close_the_socket_with_a_code() {
     socket.problem((), "malformed");
     socket.inner.send(Message::text("x".repeat(1_001))).unwrap();
     assert_eq!(socket.close_code(), 1009);
-    // Text that is not UTF-8, masked with nothing; then a frame without a mask.
+    // Text that is not UTF-8, with a mask of zeros; then a frame without a mask.
     for (bytes, code) in [(&[0x81, 0x81, 0, 0, 0, 0, 0xff][..], 1007), (&[0x81, 0x01, b'1'], 1002)] {
         let mut socket = Socket::new(&gateway);
         socket.inner.get_mut().write_all(bytes).unwrap();
@@ -282,12 +282,12 @@ fn a_silent_client_is_pinged_and_a_gone_one_is_let_go() {
     });
     let mut socket = Socket::new(&gateway);
     for _ in 0..4 {
-        // Reading answers it.
+        // Reading the ping answers it.
         assert!(matches!(socket.inner.read().unwrap(), Message::Ping(_)));
         socket.inner.flush().unwrap();
     }
     socket.command("S1", "open", &json!({ "capacity": 9 }));
-    // The client reads nothing from here on, and so answers no ping.
+    // From here on the client reads nothing, so it answers no ping.
     let mut client = Client::new(&gateway);
     while !client.get("/metrics").text().contains("throng_http_websockets 0") {
         thread::yield_now();
@@ -308,7 +308,7 @@ fn a_client_that_takes_nothing_is_bounded_and_cut_off() {
     socket.command("S1", "add-student", &json!({ "student": "x".repeat(500_000) }));
     socket.send(&json!({ "type": "subscribe", "id": "s", "kind": "section", "credit": 1 }));
     socket.expect("subscribed", "s");
-    // Half a megabyte each: more than the kernel takes for a client that does not read.
+    // Each answer has half a megabyte. Together that exceeds the kernel's buffers.
     let looks = Value::Array((0..64).map(|id| query(id, "S1", "view", &json!({}))).collect());
     socket.send(&looks);
     let mut client = Client::new(&gateway);

@@ -277,7 +277,7 @@ mod tests {
             assert_eq!(Record::filler(Some(by)).replaced_by(), Some(by));
         }
         assert_eq!(Record::filler(None).replaced_by(), None);
-        // Beyond what a filler can hold, it names a commit that never comes.
+        // A removal larger than a filler can hold names a commit that never comes.
         let far = Position::new(WriterId(u64::MAX), CommitNo(u64::MAX));
         assert!(Record::filler(Some(far)).replaced_by() > Some(LATER));
     }

@@ -130,7 +130,7 @@ fn a_builder_takes_over_anothers_records() {
     assert!(one.is_empty());
 }
 
-/// A commit that is as large as one may be, without one record of so many bytes.
+/// Returns a commit of nearly the maximum size, without a single record of that size.
 fn nearly_full(room: usize) -> CommitBuilder {
     let mut builder = CommitBuilder::default();
     let body = vec![0; COMMIT_BYTES_MAX - HEADER_BYTES - ENTRY_BYTES - 2 - room];

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::{Join, NodeState};
 
-    /// Nodes with every connection between them that a bit of `links` stands for; those of `serving` serve, and own a shard each.
+    /// Returns a view of `count` nodes. Each bit of `links` is a connection. The nodes of `serving` serve and own a shard each.
     fn view(count: u64, links: u32, serving: u32) -> View {
         let ids = || (1..=count).map(NodeId);
         let is_linked = |from: NodeId, to: NodeId| {
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Lists, by each set of serving nodes, those that may follow it.
+    /// For each set of serving nodes, lists the sets that may follow it.
     fn steps(count: u64, links: u32) -> Vec<Vec<usize>> {
         let mut view = view(count, links, 0);
         let next = |serving: u32| {
@@ -165,10 +165,10 @@ mod tests {
         (0..1 << count).map(next).collect()
     }
 
-    /// The sets in which it ends from one, whatever comes first; fails if it need not end.
+    /// Returns the sets in which every sequence of steps from this one ends. Fails if one may never end.
     fn ends(steps: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
         let mut ends = vec![None; steps.len()];
-        // Each pass knows those that are a step further from the ends.
+        // Each pass finds the sets that are one step further from the ends.
         for _ in steps {
             for (serving, next) in steps.iter().enumerate() {
                 let after: Option<Vec<BTreeSet<usize>>> = next.iter().map(|next| ends[*next].clone()).collect();
@@ -184,7 +184,7 @@ mod tests {
         panic!("nodes go back and forth: {steps:?}");
     }
 
-    /// Connections both ways within the sides, and none between them.
+    /// Returns all connections within each side, and none between the sides.
     fn cut(count: u64, sides: impl Fn(NodeId) -> usize) -> u32 {
         let ids = || (1..=count).map(NodeId);
         let pairs = ids().flat_map(|from| ids().filter(move |to| *to != from).map(move |to| (from, to)));
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn node_that_joins_names_those_it_misses() {
-        // 3 reaches 1, and 2 reaches 3; itself it does not.
+        // 3 reaches 1, and 2 reaches 3; 2 does not reach 1 directly.
         let links = 1 << 4 | 1 << 3;
         let view = view(3, links, 0b011);
         let apart = view.apart(NodeId(3), &BTreeSet::from([NodeId(1)])).unwrap();

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use throng_journal::commit::Buffer;
 
-    /// Writes of all lengths one behind the other, over room that is reserved and over zeros: the file holds them all.
+    /// Consecutive writes of all lengths, into reserved space and over zeros. The file must hold them all.
     #[test]
     fn large_and_small_writes_stand_side_by_side() {
         let dir = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ mod tests {
                 if number % 3 == 0 {
                     file.sync_data().unwrap();
                 }
-                // As a reader does, from another open file.
+                // Reads through another open file, as a reader does.
                 let mut read = vec![0; expected.len()];
                 Disk.open(&path, false).unwrap().read_at(&mut read, 0).unwrap();
                 assert!(read == expected, "after write {number}, zeros: {zeros}");

@@ -300,7 +300,7 @@ mod tests {
 
     const ROOM_BYTES: u64 = 64 << 10;
 
-    /// A disk whose directories cannot be synced while it is told so.
+    /// A disk whose directory syncs fail on demand.
     #[derive(Debug, Default)]
     struct Failing {
         sync_dir: AtomicBool,
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// The room has its name: what is written into it is found under the segment's path.
+    /// Checks that the room has its name: bytes written into it are found under the segment's path.
     fn assert_named(keeper: &Keeper, segment: u64, room: &Room) {
         room.file.write_at(b"found", 0).unwrap();
         let there = std::fs::read(segment_path(&keeper.shared.dir, segment)).unwrap();

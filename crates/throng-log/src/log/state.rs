@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use std::pin::pin;
 
-    /// Two commits are written; nothing is synced.
+    /// Returns a state with two commits written and none synced.
     fn written() -> LogState {
         LogState {
             live: Some(Live {
@@ -271,7 +271,7 @@ mod tests {
     fn a_late_waiter_is_answered_after_the_sync_covered_it() {
         let mut state = written();
         let first = state.await_sync(CommitNo(1), Buffer::default());
-        // The sync that the first asked for began when the second was written, and ends before the second waits.
+        // The sync for the first commit began after the second was written, and ends before the second one waits.
         state.wanted = 0;
         state.synced(CommitNo(2)).send();
         let second = state.await_sync(CommitNo(2), Buffer::default());

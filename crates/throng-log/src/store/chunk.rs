@@ -294,7 +294,7 @@ mod tests {
             let of = (&b"entity"[..], 7);
             let mut sealed = row.clone();
             seal(&mut sealed, of);
-            // With its checksum, and as an older program wrote it.
+            // Once with its checksum, and once without, as an older program wrote it.
             for row in [&sealed, &row] {
                 let mut unpacker = Unpacker::open(row, of).unwrap();
                 prop_assert_eq!(unpacker.left(), entries.len() as u64);

@@ -1,4 +1,4 @@
-//! Notes that are begun anew once they are gone: erased, or ended and pruned.
+//! Notes that are begun anew after they were erased, or ended and pruned.
 
 use crate::{
     disk::{Chance, Disk},
@@ -16,7 +16,7 @@ use throng_log::{
     tools::{for_each_commit, hold, verify},
 };
 
-/// Everything that is durable is over.
+/// Keeps no durable history.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Way {
         }
     }
 
-    /// Ann's note is gone; the number of its last event.
+    /// Ends Ann's note. Returns the number of its last event.
     async fn go(self, engine: &Engine) -> u64 {
         write(engine, "ann", "before").await;
         write(engine, "ann", "before").await;
@@ -50,7 +50,7 @@ impl Way {
             return 2;
         }
         engine.entity::<Note>("ann").ask(Command::Close).await.unwrap();
-        // Something after it, so that all of it is covered.
+        // Another event follows, so a checkpoint covers everything before it.
         write(engine, "last", "").await;
         write(engine, "last", "").await;
         assert_eq!(engine.prune(false).await.unwrap().gone, 1);
@@ -78,7 +78,7 @@ async fn begin(engine: &Engine, text: &str) {
     assert_eq!(begun.unwrap(), 1, "it begins with nothing");
 }
 
-/// The journal is sound, and the program understands all of it.
+/// Checks that the journal is sound, and that the program understands all of it.
 async fn assert_understood(disk: &Disk, context: &str) {
     drop(once_free(|| hold(&options(disk), Path::new(DIR))).await);
     let found = verify(&options(disk), Path::new(DIR)).unwrap();
@@ -118,7 +118,7 @@ async fn comes_back(way: Way, end: End) {
     running.engine.stop().await;
     drop(running);
     assert_understood(&disk, context).await;
-    // The log alone is enough.
+    // The log alone must be enough.
     disk.remove(&Path::new(DIR).join("store.redb"));
     for _ in 0..2 {
         let running = start(&disk, Keep::Forever).await;
@@ -172,7 +172,7 @@ async fn note_begun_anew_ends_and_is_gone_once_more() {
     }
 }
 
-/// A directory in which the index has lost the first of three texts.
+/// Returns a directory whose index has lost the first of three texts.
 async fn with_lost_event() -> Disk {
     let disk = Disk::new();
     let running = start(&disk, Keep::Forever).await;

@@ -1,4 +1,4 @@
-//! A bound of the disk: once it is used up, what is over makes room by itself.
+//! A disk budget: once it is used up, expired history is removed by itself.
 
 use crate::notes::{Command, Look, Never, Note, once_free};
 use std::{collections::BTreeMap, path::Path, time::Duration};
@@ -47,7 +47,7 @@ fn events(dir: &Path) -> u64 {
     events
 }
 
-/// Writes until the budget is used up.
+/// Writes until the budget is exhausted.
 async fn fill(engine: &Engine) {
     let mut written = 0;
     while write(engine).await.is_ok() {
@@ -70,7 +70,7 @@ async fn until_there_is_room(engine: &Engine) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_budget_makes_room_of_the_last_segment_too() {
     let dir = TempDir::new().unwrap();
-    // No pass runs beside the writes: whatever was written stands there when it looks.
+    // No pass runs beside the writes, so the first pass finds everything that was written.
     let engine = start(dir.path(), BUDGET, Duration::MAX).await.unwrap();
     fill(&engine).await;
     assert!(events(dir.path()) > 0);
@@ -83,7 +83,7 @@ async fn full_budget_makes_room_of_the_last_segment_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_budget_makes_room_by_itself() {
     let dir = TempDir::new().unwrap();
-    // None is due.
+    // No pass is due.
     let engine = start(dir.path(), BUDGET, Duration::from_hours(1)).await.unwrap();
     fill(&engine).await;
     until_there_is_room(&engine).await;

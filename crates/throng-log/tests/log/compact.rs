@@ -1,4 +1,4 @@
-//! The store's file is compacted while checkpoints go on: whatever fails, it holds what they made true.
+//! Compaction of the store's file while checkpoints go on. After any failure the file holds all completed checkpoints.
 
 use crate::{
     disk::{Chance, Disk, Hit},
@@ -21,7 +21,7 @@ use throng_journal::{
 use throng_log::{EmbeddedStore, Log, Options, open_embedded};
 
 const KIND: &str = "section";
-/// Far beyond the calls of one compaction.
+/// Far more than the calls of one compaction.
 const CALLS_MAX: u64 = 3_000;
 
 fn file() -> PathBuf {
@@ -35,13 +35,13 @@ fn new_file() -> PathBuf {
 /// The stored parts of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Section {
-    /// Its first event that is left, and its last one.
+    /// Its first remaining event, and its last one.
     first: u64,
     last: u64,
     state: Vec<u8>,
 }
 
-/// A store, and what has to be in it.
+/// A store and its expected contents.
 struct World {
     log: Arc<Log>,
     store: Arc<EmbeddedStore>,
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// The same directory in another process's hands.
+    /// Opens the same directory with another process.
     fn reopen(self, disk: &Disk) -> Self {
         let Self {
             sections, rows, chance, ..
@@ -86,7 +86,8 @@ impl World {
         self.chance.next() % sides
     }
 
-    /// A commit and its checkpoint: events and states, of entities that are new too, and rows; some of each go. `false`: this process is dead.
+    /// Makes a commit and its checkpoint: events and states, also of new entities, and rows. Removes some of each. Returns false if this process is
+    /// dead.
     fn step(&mut self) -> bool {
         let (mut sections, mut rows) = (self.sections.clone(), self.rows.clone());
         let position = Position::new(self.writer, CommitNo(self.commits + 1));
@@ -155,7 +156,7 @@ impl World {
         if append_commit(&self.log, open.finish(stamp)).is_err() {
             return false;
         }
-        // Before what makes it durable.
+        // The removal comes before the checkpoint that makes it durable.
         let after = format!("p{:03}", self.dice(150)).into_bytes();
         let Ok(removed) = block_on(self.store.remove_prefix(b"p", &after, 3)) else {
             return false;
@@ -203,7 +204,7 @@ impl World {
     }
 }
 
-/// A stopped directory with a file that is larger than it need be, and what is in it.
+/// Returns a stopped directory whose file is larger than necessary, and its expected contents.
 fn prepared() -> (Disk, World) {
     let disk = Disk::new();
     let mut world = World::open(&disk, options(&disk));
@@ -229,7 +230,7 @@ fn prepared() -> (Disk, World) {
     (disk, world)
 }
 
-/// Works while the copy is begun: once the first file is measured, and the second one is being made.
+/// Runs `work` while the copy begins: after the first file was measured, while the second is created.
 fn meanwhile(disk: &Disk, work: impl FnOnce() + Send + 'static) {
     let next = disk.clone();
     disk.before_next_open(move || next.before_next_open(work));
@@ -349,7 +350,7 @@ fn each_call(end: End) {
     panic!("it never ended");
 }
 
-/// A directory of few rows, so that it is soon copied.
+/// Returns a directory with few rows, which is copied quickly.
 fn small() -> (Disk, World) {
     let disk = Disk::new();
     let mut world = World::open(&disk, options(&disk));
@@ -385,7 +386,7 @@ fn a_compaction_without_room_is_refused_with_advice() {
         "{refused}"
     );
     assert_eq!(disk.paths(), paths);
-    // It goes on its way, and is full meanwhile.
+    // The compaction continues, and the disk fills up meanwhile.
     disk.set_room(None);
     let (full, bytes) = (disk.clone(), disk.used());
     meanwhile(&disk, move || full.set_room(Some(bytes + 40_000)));
@@ -449,7 +450,7 @@ fn a_file_much_larger_than_its_rows_is_compacted_by_itself() {
     };
     let mut steps = 0;
     while disk.bytes(&file()).len() >= before {
-        // It goes on beside, but not for as long as that takes: in the end there would be rows enough for the file.
+        // A few steps run beside the compaction. More would add so many rows that the file could not shrink.
         if steps < 5 {
             assert!(world.step());
             steps += 1;
@@ -463,12 +464,12 @@ fn a_file_much_larger_than_its_rows_is_compacted_by_itself() {
     world.check("compacted by itself");
     let by_itself = disk.bytes(&file()).len();
     while let Err(why) = world.store.compact_here() {
-        // Once more by itself.
+        // The compaction starts again by itself.
         assert!(why.to_string().contains("under way"), "{why}");
         thread::yield_now();
     }
     let least = disk.bytes(&file()).len();
-    // With what was stored meanwhile; it begins at four times.
+    // The rows stored meanwhile are included. The next compaction begins at four times the size.
     assert!(
         by_itself < 3 * least && before > 2 * least,
         "{before} bytes, {by_itself} by itself, {least} at least"

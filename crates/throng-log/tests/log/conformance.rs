@@ -1,4 +1,4 @@
-//! The embedded log and store pass the suites.
+//! The embedded log and store pass the conformance suites.
 
 use std::{cell::RefCell, path::PathBuf, sync::Arc, time::Duration};
 use tempfile::TempDir;

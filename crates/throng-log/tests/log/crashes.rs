@@ -1,5 +1,5 @@
-//! Random epochs of a log: appends, clean ends, kills, power losses, failing calls. Whatever happens, what was
-//! acknowledged is there, nothing is there that was not appended, and an end once told never changes.
+//! Random epochs of a log: appends, clean ends, kills, power losses, failing calls. Acknowledged commits are always there. No commit appears that was
+//! not appended. A reported end never changes.
 
 use crate::{
     disk::{Call, Chance, Disk, Fault},
@@ -44,14 +44,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The commits that must be there, and those that may be.
+/// The commits that must be there, and those that may be there.
 #[derive(Debug, Default)]
 struct Model {
-    /// Commits appended, acknowledged, and known to survive power loss, by writer.
+    /// The commits appended, acknowledged, and known to survive power loss, by writer.
     appended: BTreeMap<WriterId, u64>,
     acknowledged: BTreeMap<WriterId, u64>,
     synced: BTreeMap<WriterId, u64>,
-    /// Ends the journal has told.
+    /// The ends that the journal has reported.
     sealed: BTreeMap<WriterId, u64>,
 }
 
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// A log with a writer, opened again if need be; faults may make that fail, healed they may not.
+    /// Returns a log with a writer, and opens it if necessary. Opening may fail under faults, but not on a healed disk.
     fn up(&mut self) -> Option<(&Log, WriterId)> {
         if self.log.is_none() {
             let options = Options {
@@ -117,7 +117,7 @@ impl World {
                             self.model.synced.insert(writer, number);
                         }
                     }
-                    // Over: the next append is another writer's.
+                    // The writer is over; the next append needs another one.
                     Err(_) => self.writer = None,
                 }
             }
@@ -164,7 +164,7 @@ impl World {
         assert_eq!(known, last, "the end of writer {writer} changed after it was told");
     }
 
-    /// Opens healed, and compares.
+    /// Opens the log on a healed disk, and compares it with the model.
     fn check(&mut self, power_was_lost: bool) {
         self.disk.heal();
         if self.up().is_none() {

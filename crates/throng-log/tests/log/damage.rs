@@ -1,4 +1,4 @@
-//! Cuts, flipped bits, and bytes of another epoch: found and named, or cut where nothing was acknowledged.
+//! Truncations, flipped bits, and bytes of another epoch. They are found and named, or cut if nothing there was acknowledged.
 
 use crate::{
     disk::Disk,
@@ -9,7 +9,7 @@ use throng_log::{files::Files as _, tools::verify};
 
 const COMMITS: u64 = 6;
 
-/// A disk with one segment of a few commits, the process killed after the last was acknowledged.
+/// Returns a disk with one segment of a few commits, whose process was killed after the last acknowledgement.
 fn killed() -> (Disk, WriterId) {
     let disk = Disk::new();
     let log = open(&disk).unwrap();
@@ -21,7 +21,7 @@ fn killed() -> (Disk, WriterId) {
     (disk, writer)
 }
 
-/// The same, ended cleanly: the next segment's header says where the writer was sealed.
+/// Returns the same disk after a clean end. The next segment's header says where the writer was sealed.
 fn ended() -> (Disk, WriterId) {
     let (disk, writer) = killed();
     let log = open(&disk).unwrap();
@@ -45,7 +45,7 @@ fn a_log_cut_at_any_byte_keeps_its_whole_commits() {
             if zeros {
                 bytes.resize(whole.len(), 0);
             }
-            // The commit's padding and what follows hold nothing.
+            // The commit's padding and the bytes after it hold nothing.
             let copy = disk.copy();
             copy.set_bytes(&segment(1), bytes);
             let log = open(&copy).unwrap();
@@ -227,13 +227,13 @@ fn stale_bytes_of_a_recycled_segment_never_pass_for_commits() {
     disk.kill_process();
     let log = open(&disk).unwrap();
     for writer in 1..=10 {
-        // A stream that does not exist has no commits; none has more than was appended to it.
+        // A stream that does not exist has no commits. No stream has more than were appended.
         assert!(count(&log, WriterId(writer)) <= COMMITS);
     }
     assert_eq!(count(&log, writer), COMMITS);
 }
 
-/// Opens writers, one commit each, until the recycled segment is one of theirs.
+/// Opens writers with one commit each, until one of them uses the recycled segment.
 fn block_until_used(log: &throng_log::Log, disk: &Disk, number: u64) {
     for _ in 0..4 {
         let writer = open_writer(log).unwrap();
@@ -268,7 +268,7 @@ fn room_that_a_life_did_not_use_is_given_back() {
     for epoch in 1..=4 {
         let log = open(&disk).unwrap();
         let writer = open_writer(&log).unwrap();
-        // Epochs that commit nothing, epochs that are killed, epochs that end.
+        // Some epochs commit nothing, some are killed, some end cleanly.
         if epoch % 2 == 0 {
             append(&log, writer, 1, 100).unwrap();
         }

@@ -1,5 +1,4 @@
-//! A disk in memory that loses power, fills up, and fails at a chosen call: what was written and not synced survives a
-//! power loss sector by sector, as it likes.
+//! A disk in memory that can lose power, fill up, and fail at a chosen call. After a power loss each unsynced sector survives or not, at random.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -49,7 +48,7 @@ pub enum Call {
     CreateDir,
 }
 
-/// Calls of one kind fail from the `after`-th on (0: the next), so many times.
+/// Calls of one kind fail this many times, from the `after`-th call on (0: the next).
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub call: Call,
@@ -59,7 +58,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The call after so many others fails, and those behind it do not.
+    /// Returns a fault of one call, the one after this many others.
     pub fn once(call: Call, after: u64) -> Self {
         Self {
             call,
@@ -70,23 +69,23 @@ impl Fault {
     }
 }
 
-/// A fault that hits a process at one of its calls, whichever that is.
+/// A fault at one of a process's calls, of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// The call fails.
     Failure,
-    /// The process ends before it.
+    /// The process dies before the call.
     Death,
 }
 
 #[derive(Debug, Default)]
 struct Content {
-    /// The bytes that a reader sees.
+    /// The bytes that a reader gets.
     cached: Vec<u8>,
-    /// The bytes that a power loss leaves.
+    /// The bytes that remain after a power loss.
     durable: Vec<u8>,
     dirty: BTreeSet<usize>,
-    /// Write-backs that failed: each open file reports each of them once.
+    /// The number of failed write-backs. Each open file reports each of them once.
     failed: u64,
 }
 
@@ -94,29 +93,29 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Handles of an earlier epoch answer nothing.
+    /// Handles of an earlier epoch are dead.
     epoch: u64,
     names: BTreeMap<PathBuf, u64>,
     durable_names: BTreeMap<PathBuf, u64>,
     contents: HashMap<u64, Content>,
     next_file: u64,
     locked: BTreeSet<PathBuf>,
-    /// Writes and the like while nobody had locked anything.
+    /// The number of changes made while no lock was held.
     changes_unlocked: u64,
     faults: Vec<Fault>,
-    /// The blow, and the number of calls until it falls.
+    /// The hit, and the number of calls before it.
     hit: Option<(u64, Hit)>,
     calls: BTreeMap<Call, u64>,
     room: Option<u64>,
-    /// A reservation that finds no room keeps what it got, as on ext4, and nobody says how much is free.
+    /// If a reservation fails for lack of space, it keeps the part it got, as on ext4, and the free space is unknown.
     keeps_what_failed: bool,
-    /// Runs while the next sync is under way.
+    /// Runs during the next sync.
     during_sync: Option<Meanwhile>,
-    /// Runs right before the next file is opened.
+    /// Runs just before the next file is opened.
     before_open: Option<Meanwhile>,
 }
 
-/// The disk; clones are the same one.
+/// The disk. Clones share it.
 #[derive(Clone, Default)]
 pub struct Disk(Arc<Mutex<State>>);
 
@@ -143,17 +142,17 @@ impl Disk {
         self.state().faults.clear();
     }
 
-    /// Befalls the process after so many more calls of any kind.
+    /// Hits the process after this many more calls of any kind.
     pub fn hit_after(&self, calls: u64, hit: Hit) {
         self.state().hit = Some((calls, hit));
     }
 
-    /// True if the blow has fallen, or none was set.
+    /// Returns true if the hit has happened, or none was set.
     pub fn is_hit(&self) -> bool {
         self.state().hit.is_none()
     }
 
-    /// Does something that nothing befalls.
+    /// Runs `work` without hits.
     pub fn spared<T>(&self, work: impl FnOnce() -> T) -> T {
         let hit = self.state().hit.take();
         let done = work();
@@ -165,7 +164,7 @@ impl Disk {
         self.state().hit = None;
     }
 
-    /// The disk as a process sees it that begins now: dead once the process is killed or the power lost.
+    /// Returns the disk for a new process. The handle dies when the process is killed or the power is lost.
     pub fn process(&self) -> Process {
         Process {
             disk: self.clone(),
@@ -173,17 +172,17 @@ impl Disk {
         }
     }
 
-    /// Calls of this kind so far.
+    /// Returns the number of calls of this kind so far.
     pub fn calls(&self, call: Call) -> u64 {
         self.state().calls.get(&call).copied().unwrap_or(0)
     }
 
-    /// Changes to files that were made while nobody had locked anything.
+    /// Returns the number of changes to files made while no lock was held.
     pub fn changes_unlocked(&self) -> u64 {
         self.state().changes_unlocked
     }
 
-    /// Bytes all files together may have; `None`: no limit.
+    /// Limits the total bytes of all files. `None`: no limit.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.state().room = bytes;
     }
@@ -204,7 +203,7 @@ impl Disk {
         self.state().used()
     }
 
-    /// The power goes: what was not synced survives or not, each sector for itself; every open handle is dead.
+    /// Loses power. Each unsynced sector survives or not, at random, and every open handle is dead.
     pub fn lose_power(&self, chance: &mut Chance) {
         let mut state = self.state();
         state.epoch += 1;
@@ -245,7 +244,7 @@ impl Disk {
         state.durable_names = state.names.clone();
     }
 
-    /// The process dies, the system lives: nothing written is lost, every handle is dead.
+    /// Kills the process while the system lives. No written byte is lost, and every handle is dead.
     pub fn kill_process(&self) {
         let mut state = self.state();
         state.epoch += 1;
@@ -253,7 +252,7 @@ impl Disk {
         state.faults.clear();
     }
 
-    /// A file's bytes, to look at and to damage.
+    /// Returns a file's bytes, for checks and for damage.
     pub fn bytes(&self, path: &Path) -> Vec<u8> {
         let state = self.state();
         state.contents[&state.names[path]].cached.clone()
@@ -272,7 +271,7 @@ impl Disk {
         content.dirty.clear();
     }
 
-    /// Removes a file for good.
+    /// Removes a file permanently.
     pub fn remove(&self, path: &Path) {
         let mut state = self.state();
         state.names.remove(path);
@@ -293,7 +292,7 @@ impl Disk {
         self.state().names.keys().cloned().collect()
     }
 
-    /// A copy of all files as they are now, handles left behind.
+    /// Copies all files as they are now, without handles.
     pub fn copy(&self) -> Self {
         let state = self.state();
         let mut copied = State {
@@ -385,7 +384,7 @@ impl State {
     }
 }
 
-/// The disk, for as long as one process lives.
+/// The disk as seen by one process, until it dies.
 #[derive(Clone, Debug)]
 pub struct Process {
     disk: Disk,
@@ -524,7 +523,7 @@ impl File for Handle {
         let mut state = self.disk.state();
         let failed = state.call(self.epoch, Call::Write);
         let offset = offset as usize;
-        // A write that fails may have written some of it.
+        // A failing write may have written a part.
         let bytes = match (&failed, self.epoch == state.epoch) {
             (Ok(()), _) => bytes,
             (Err(_), true) => &bytes[..bytes.len() / 2],
@@ -553,7 +552,7 @@ impl File for Handle {
         }
         let content = state.contents.get_mut(&self.file).unwrap();
         if let Err(error) = failed {
-            // As Linux does it: the pages are clean now, though they never reached the disk.
+            // Linux marks the pages clean after a failed write-back, though they never reached the disk.
             content.dirty.clear();
             content.failed += 1;
             *self.reported.lock().unwrap() = content.failed;

@@ -1,4 +1,4 @@
-//! History that ends, cut off at every call to the file system: by a call that fails, by the end of the process, by the end of the power.
+//! Removal of history, interrupted at every call to the file system: by a failing call, a kill, or a power loss.
 
 use crate::{
     disk::{Call, Chance, Disk, Hit},
@@ -11,14 +11,14 @@ use throng_journal::{CommitNo, Journal as _, Position, Prune, PruneHow, Store as
 use throng_log::tools::{ExportOptions, export, hold, verify};
 use throng_testing::soon;
 
-/// Everything that is durable is over.
+/// Keeps no durable history.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
 const SECRET: &str = "a secret that only ann knew";
 const TEXTS: u64 = 12;
-/// Far beyond the calls of one pass.
+/// Far more than the calls of one pass.
 const CALLS_MAX: u64 = 3_000;
 
-/// The end of a pass at one of its calls.
+/// The way in which a pass ends at one of its calls.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Failure,
@@ -36,7 +36,7 @@ fn text(id: &str, number: u64) -> String {
     format!("{id} {number} {}", "x".repeat(700))
 }
 
-/// A stopped directory: four notes that live on, and one that has ended. Some of it has gone to the archive before.
+/// Returns a stopped directory with four living notes and one that has ended. A part of it was archived before.
 async fn prepared() -> Disk {
     let disk = Disk::new();
     for keep in [NOTHING, Keep::Forever] {
@@ -50,7 +50,7 @@ async fn prepared() -> Disk {
         if keep == NOTHING {
             write(&engine, "gone", "nothing").await;
             engine.entity::<Note>("gone").ask(Command::Close).await.unwrap();
-            // Something after it, so that all of it is covered.
+            // Another event follows, so a checkpoint covers everything before it.
             write(&engine, "last", "").await;
             write(&engine, "last", "").await;
             assert_eq!(engine.prune(false).await.unwrap().gone, 1);
@@ -58,7 +58,7 @@ async fn prepared() -> Disk {
         engine.stop().await;
         drop(engine);
         if keep == NOTHING {
-            // What was still being written when it went.
+            // Another pass covers the segment that was still being written in the first one.
             let Running { engine, .. } = start(&disk, keep).await;
             engine.prune(false).await.unwrap();
             engine.stop().await;
@@ -77,19 +77,19 @@ fn segments_in(disk: &Disk, dir: &str) -> Vec<std::path::PathBuf> {
 fn holds_secret(disk: &Disk) -> bool {
     let secret = SECRET.as_bytes();
     let holds = |path: &std::path::PathBuf| disk.bytes(path).windows(secret.len()).any(|window| window == secret);
-    // Not the store, whose free pages keep what stood there.
+    // The store is excluded, because its free pages keep old bytes.
     let paths = disk.paths();
     paths.iter().any(|path| !path.ends_with("store.redb") && holds(path))
 }
 
-/// Checks that the directory is sound once nobody uses it any more.
+/// Checks that the directory is sound once nobody uses it.
 async fn assert_sound(disk: &Disk, context: &str) {
     drop(once_free(|| hold(&options(disk), Path::new(DIR))).await);
     let found = verify(&options(disk), Path::new(DIR)).unwrap();
     assert!(found.is_sound(), "{context}: {found}");
 }
 
-/// The notes nobody erases are as they were.
+/// Checks that the notes that were not erased are unchanged.
 async fn assert_kept(running: &Running, ids: &[&str], context: &str) {
     for id in ids {
         let (count, last) = look(&running.engine, id).await.unwrap();
@@ -100,7 +100,7 @@ async fn assert_kept(running: &Running, ids: &[&str], context: &str) {
     assert!(matches!(gone, Err(Error::Ended { .. })), "{context}: {gone:?}");
 }
 
-/// Runs something on a copy of the prepared directory, which something befalls at this call; whether it did.
+/// Runs `work` on a copy of the prepared directory, and interrupts it at this call. Returns true if it was interrupted.
 async fn cut_off(prepared: &Disk, at: u64, end: End, keep: Keep, work: impl AsyncFn(&Running, &Disk)) -> (Disk, bool) {
     let disk = prepared.copy();
     let running = start(&disk, keep).await;
@@ -112,7 +112,7 @@ async fn cut_off(prepared: &Disk, at: u64, end: End, keep: Keep, work: impl Asyn
     let working = async {
         let mut work = pin!(work(&running, &disk));
         std::future::poll_fn(|context| match work.as_mut().poll(context) {
-            // In a process that is dead nothing has to end.
+            // Nothing has to complete in a dead process.
             Poll::Pending if end.is_death() && disk.is_hit() => Poll::Ready(()),
             Poll::Pending => {
                 context.waker().wake_by_ref();
@@ -150,7 +150,7 @@ async fn each_call_of_a_pass(end: End) {
         running.engine.stop().await;
         drop(running);
         assert_sound(&disk, context).await;
-        // The log alone is enough.
+        // The log alone must be enough.
         disk.remove(&Path::new(DIR).join("store.redb"));
         let running = start(&disk, NOTHING).await;
         assert_kept(&running, &all, context).await;
@@ -175,7 +175,7 @@ async fn each_call_of_an_erasure(end: End) {
         };
         let (disk, was_hit) = cut_off(&prepared, at, end, Keep::Forever, erase).await;
         let running = start(&disk, Keep::Forever).await;
-        // What was begun is carried to its end by itself.
+        // A removal that was begun is completed by itself.
         let mut begun = true;
         while begun {
             begun = false;

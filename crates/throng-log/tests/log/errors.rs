@@ -1,4 +1,4 @@
-//! Every call to the file system made to fail, at every moment; a disk that is full.
+//! File system calls that fail at every possible moment, and a full disk.
 
 use crate::{
     disk::{Call, Disk, Fault},
@@ -9,7 +9,7 @@ use throng_journal::{AppendError, Durability, Error, Journal, WriterId, conforma
 use throng_log::{Log, Options};
 use throng_testing::PATIENCE;
 
-/// Twenty commits, a new writer wherever one is over; what was acknowledged, by writer.
+/// Appends twenty commits, with a new writer whenever one is over. Returns what was acknowledged, by writer.
 fn work(log: &Log) -> BTreeMap<WriterId, u64> {
     let (mut acknowledged, mut writer, mut next) = (BTreeMap::new(), None, 1);
     for _ in 0..60 {
@@ -141,7 +141,7 @@ fn a_failed_sync_ends_the_writer_and_abandons_its_segment() {
     let next = open_writer(&log).unwrap();
     append(&log, next, 1, 100).unwrap();
     assert_eq!((count(&log, writer), count(&log, next)), (1, 1));
-    // The page cache still shows commit 2 whole; the seal stands above it.
+    // The page cache still shows all of commit 2. The seal comes after it.
     disk.kill_process();
     drop(log);
     let log = open(&disk).unwrap();
@@ -190,7 +190,7 @@ fn a_full_disk_is_told_and_works_again_when_there_is_room() {
     assert!(why.contains("No space left on device"), "{why}");
     assert!(acknowledged >= 10, "only {acknowledged} fit");
     assert_eq!(count(&log, writer), acknowledged);
-    // What finished segments give back may be room enough for a header by now.
+    // Space freed by finished segments may be enough for a header by now.
     disk.set_room(Some(0));
     let told = open_writer(&log).unwrap_err().to_string();
     assert!(told.contains("making room for the log in data/"), "{told}");

@@ -1,4 +1,4 @@
-//! A disk that fills up: the log uses what there is, keeps enough to end and to begin, says that it has no room before that is
+//! A full disk: the log uses the available space, but reserves enough to end and to begin. It reports that there is no room before the reserve is
 //! gone, and goes on once there is room.
 
 use crate::{
@@ -14,10 +14,10 @@ const RESERVE_BYTES: u64 = 256 << 10;
 const SEGMENT_BYTES: u64 = 128 << 10;
 const STATE_BYTES: usize = 20_000;
 const COMMIT_BYTES: usize = 1500;
-/// The bytes of a commit on the disk, with its record's names and header.
+/// The bytes of a commit on the disk, including its record's names and header.
 const COMMIT_BYTES_WHOLE: u64 = 2048;
 
-/// A disk that is full when so many bytes more are written, of either sort.
+/// Returns a disk that is full after this many more bytes, of either sort.
 fn full_after(bytes: u64, keeps_what_failed: bool) -> (Disk, Arc<Log>, Arc<EmbeddedStore>) {
     let disk = Disk::new();
     if keeps_what_failed {
@@ -37,7 +37,7 @@ fn begin(disk: &Disk) -> (Arc<Log>, Arc<EmbeddedStore>) {
     open_embedded(DIR, options).unwrap()
 }
 
-/// Commits while there is room; how many.
+/// Commits while there is room. Returns the number of commits.
 fn fill(log: &Log, writer: WriterId) -> u64 {
     let mut number = 0;
     while log.has_room() {
@@ -69,7 +69,7 @@ fn on_a_full_disk_begun_work_ends_and_the_next_start_succeeds() {
         let (disk, log, store) = full_after(1 << 20, keeps_what_failed);
         let writer = open_writer(&log).unwrap();
         let mut commits = fill(&log, writer);
-        // Others fill what is left for them.
+        // Other processes fill the remaining space.
         for _ in 0..10 {
             commits += 1;
             append(&log, writer, commits, COMMIT_BYTES).unwrap();

@@ -1,4 +1,4 @@
-//! Appending to a log and looking at what it holds.
+//! Appending to a log and checking its contents.
 
 use crate::disk::Disk;
 use std::{path::Path, sync::Arc};
@@ -27,7 +27,7 @@ pub fn open_writer(log: &Log) -> Result<WriterId, Error> {
     Ok(block_on(log.open("node"))?.writer)
 }
 
-/// The body of a commit's one record: told from any other commit's.
+/// Returns the body of a commit's only record, unique to the commit.
 pub fn body(writer: WriterId, number: u64, bytes: usize) -> Vec<u8> {
     let mut body = format!("{writer}.{number} ").into_bytes();
     let filler = (b'a' + ((writer.0 + number) % 26) as u8) as char;
@@ -41,7 +41,7 @@ pub fn commit(writer: WriterId, number: u64, bytes: usize) -> Commit {
     commit_of("s", writer, number, bytes)
 }
 
-/// A commit with one event of this section.
+/// Returns a commit with one event of this section.
 pub fn commit_of(section: &str, writer: WriterId, number: u64, bytes: usize) -> Commit {
     let mut open = CommitBuilder::default();
     let address = Address::new("section", section);
@@ -58,7 +58,7 @@ pub fn append_commit(log: &Log, commit: Commit) -> Result<(), AppendError> {
     block_on(log.append(commit).landed()).result
 }
 
-/// A checkpoint up to this commit: one state of so many bytes and one row, both told from any other commit's.
+/// Returns a checkpoint up to this commit: one state of this size and one row, both unique to the commit.
 pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoint {
     Checkpoint {
         upto: Position::new(writer, CommitNo(commit)),
@@ -74,7 +74,7 @@ pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoi
     }
 }
 
-/// The numbers of a writer's commits, each looked at, read in small pages.
+/// Returns the numbers of a writer's commits, read in small pages, and checks each commit.
 pub fn numbers(log: &Log, writer: WriterId) -> Result<Vec<u64>, Error> {
     let mut numbers = Vec::new();
     loop {
@@ -102,7 +102,7 @@ pub fn segment(number: u64) -> std::path::PathBuf {
     Path::new(DIR).join(format!("{number:08}.log"))
 }
 
-/// Returns the bytes of each commit of a segment, by their lengths.
+/// Returns the byte range of each commit in a segment, according to the lengths.
 pub fn commits_of(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let (mut at, mut found) = (1024, Vec::new());
     while let Ok(length) = Commit::length(&bytes[at.min(bytes.len())..]) {

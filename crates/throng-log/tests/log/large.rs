@@ -1,11 +1,11 @@
-//! Commits large enough for whole blocks, between small ones, on a real disk.
+//! Commits that span whole blocks, between small ones, on a real disk.
 
 use throng_journal::{
     Address, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp, conformance::block_on,
 };
 use throng_log::{Log, Options, tools};
 
-/// Lengths of the commits' bodies: below and above what counts as large, at and beside multiples of blocks.
+/// Lengths of the commits' bodies: below and above the limit of large ones, at and near multiples of a block.
 const BODIES: [usize; 12] = [
     10, 70_000, 65_536, 200, 65_480, 300_000, 4_096, 131_000, 90_000, 1, 2_500_000, 66_000,
 ];
@@ -42,7 +42,7 @@ fn large_and_small_commits_are_read_back_after_a_kill() {
         appended.result.unwrap();
         open.recycle(appended.buffer);
     }
-    // What a kill leaves: the files as they are, nothing ended.
+    // Copies the files without a clean end, as a kill leaves them.
     let killed = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();

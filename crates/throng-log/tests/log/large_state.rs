@@ -1,4 +1,4 @@
-//! An entity whose state is too large to be stored keeps its relatives and its end, whatever a checkpoint has covered.
+//! An entity whose state is too large to be stored. Its lineage and its end are kept, whatever a checkpoint covers.
 
 use crate::notes::once_free;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use throng::{
 use throng_log::open_embedded;
 use throng_testing::{eventually_ok, fixtures::Never};
 
-/// Above what is stored of a state.
+/// More than the largest state that is stored.
 const TOO_LARGE: usize = 17 << 20;
 
 #[derive(Default, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ impl Entity for Parcel {
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
             Command::Fill { bytes } => turn.emit(Happened::Filled { bytes }),
-            // No event says it.
+            // No event records this.
             Command::Adopt { id } => turn.create::<Self>(id, Command::Fill { bytes: 1 }),
             Command::Tick => {}
             Command::Close => {
@@ -84,7 +84,7 @@ impl Query<Parcel> for Look {
     }
 }
 
-/// The size, the parent, and the children.
+/// The size, the parent, and the children of an entity.
 type Seen = (usize, Option<String>, Vec<String>);
 
 /// The journal and store of an engine: in memory, or in a directory.
@@ -109,7 +109,7 @@ impl Kept<'_> {
         };
         let options = Options {
             keep: BTreeMap::from([("parcel".to_owned(), keep)]),
-            // A test says itself when.
+            // Passes run only on a test's request.
             prune_every: Some(Duration::from_hours(1)),
             checkpoint_every: Duration::from_hours(1),
             deadline: Duration::from_mins(1),
@@ -171,7 +171,7 @@ impl Running {
         count
     }
 
-    /// All of it covered by a checkpoint, begun anew on what is stored.
+    /// Covers everything by a checkpoint, and restarts from the stored data.
     async fn restart(self, kept: &Kept<'_>, keep: Keep) -> Self {
         self.engine.checkpoint().await.unwrap();
         self.engine.stop().await;
@@ -180,7 +180,7 @@ impl Running {
     }
 }
 
-/// A parcel of one byte that the store has, with a parent and a child.
+/// Creates a stored parcel of one byte, with a parent and a child.
 async fn small(kept: &Kept<'_>) -> Running {
     let running = kept.start(Keep::Forever).await;
     running.ask("root", Command::Adopt { id: "a".into() }).await;
@@ -208,7 +208,7 @@ async fn relatives_of_an_entity_too_large_to_store_survive_restarts() {
         let parent = || Some("root".to_owned());
         let two = (TOO_LARGE, parent(), ids(&["first", "second"]));
         assert_eq!(running.look("a").await.unwrap(), two);
-        // Covered again, with another child and without.
+        // Covered again: once after another child was added, once without.
         running.adopt("third").await;
         for _ in 0..2 {
             running = running.restart(kept, Keep::Forever).await;
@@ -217,7 +217,7 @@ async fn relatives_of_an_entity_too_large_to_store_survive_restarts() {
         }
         assert_eq!(running.notes().await, 1);
 
-        // Small enough again: its state is stored, and says it all.
+        // The parcel is small again, so its stored state has everything.
         running.ask("a", Command::Fill { bytes: 3 }).await;
         running.adopt("fourth").await;
         running = running.restart(kept, Keep::Forever).await;
@@ -240,7 +240,7 @@ async fn an_entity_that_ended_too_large_to_store_stays_ended() {
             running = running.restart(kept, Keep::Forever).await;
             assert!(running.is_over().await);
         }
-        // What it becomes begins with nothing of what it was.
+        // The reopened entity keeps nothing of its former state.
         running.ask("a", Command::Reopen).await;
         running = running.restart(kept, Keep::Forever).await;
         assert_eq!(running.look("a").await.unwrap().0, 2);

@@ -1,4 +1,4 @@
-//! Loss that the store proves: told and refused, and once accepted never forgotten.
+//! Loss proved by the store: it is reported and refused. Once accepted, it is recorded for good.
 
 use crate::{
     disk::Disk,
@@ -14,13 +14,13 @@ fn at(writer: u64, commit: u64) -> Position {
     Position::new(WriterId(writer), CommitNo(commit))
 }
 
-/// Events of a section that only this writer has, so that its events follow one another whatever was lost before.
+/// Appends events of a section that belongs to this writer alone, so that its numbers are contiguous after any loss.
 fn append(log: &Log, writer: WriterId, number: u64, bytes: usize) {
     let commit = commit_of(&format!("s{writer}"), writer, number, bytes);
     append_commit(log, commit).unwrap();
 }
 
-/// Two epochs; the second ends with a checkpoint at commit 2.6 and a kill.
+/// Returns a disk after two epochs. The second ends with a checkpoint at commit 2.6 and a kill.
 fn checkpointed() -> Disk {
     let disk = Disk::new();
     for epoch in 1..=2 {
@@ -43,7 +43,7 @@ fn checkpointed() -> Disk {
     disk
 }
 
-/// Zeros from the fourth commit of a segment on.
+/// Overwrites a segment with zeros from its fourth commit on.
 fn cut(disk: &Disk, number: u64) {
     let mut bytes = disk.bytes(&segment(number));
     let begin = commits_of(&bytes)[3].start;
@@ -136,7 +136,7 @@ fn a_log_with_another_commit_than_its_store_covers_is_refused() {
     let disk = checkpointed();
     disk.remove(&segment(2));
     {
-        // As if somebody had gone on without the store.
+        // Simulates that somebody went on without the store.
         let log = Log::open(DIR, options(&disk)).unwrap();
         let writer = open_writer(&log).unwrap();
         assert_eq!(writer, WriterId(2));

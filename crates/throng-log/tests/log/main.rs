@@ -1,4 +1,4 @@
-//! The embedded log and store from outside, and what becomes of them when the disk, the power or the process fails.
+//! The embedded log and store from outside, under failures of the disk, the power and the process.
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! An entity that keeps a text, and an engine of it on a disk in memory.
+//! An entity that keeps a text, and an engine for it on a disk in memory.
 
 use crate::{
     disk::Disk,
@@ -25,7 +25,7 @@ pub enum Command {
     Write {
         text: String,
     },
-    /// Writes a text, also where the note has ended.
+    /// Writes a text, even if the note has ended.
     Begin {
         text: String,
     },
@@ -83,13 +83,13 @@ impl Query<Note> for Look {
     }
 }
 
-/// An engine, and the store it uses.
+/// An engine and its store.
 pub struct Running {
     pub engine: Engine,
     pub store: Arc<EmbeddedStore>,
 }
 
-/// Takes the directory as soon as nobody uses it: an engine that has ended may hold it a moment longer.
+/// Takes the directory as soon as it is free: an engine that has ended may hold it a moment longer.
 pub async fn once_free<T>(take: impl Fn() -> Result<T, throng_journal::Error>) -> T {
     let taken = eventually_ok("the directory is free", async || match take() {
         Err(in_use @ throng_journal::Error::InUse { .. }) => Err(in_use),
@@ -114,10 +114,10 @@ pub async fn start_with(disk: &Disk, dir: &str, keep: Keep, more: impl FnOnce(Bu
     log.set_archive(Some(PathBuf::from(ARCHIVE)));
     let options = Options {
         keep: BTreeMap::from([("note".to_owned(), keep)]),
-        // A test says itself when.
+        // Passes run only on a test's request.
         prune_every: Some(Duration::from_hours(1)),
         checkpoint_every: Duration::from_hours(1),
-        // However busy the machine is.
+        // Long enough for a busy machine.
         deadline: Duration::from_mins(1),
         drain: Duration::from_mins(1),
         ..Options::default()

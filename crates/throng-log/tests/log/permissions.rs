@@ -9,7 +9,7 @@ use throng_log::{EmbeddedViews, Options, open_embedded};
 #[test]
 fn directory_and_files_are_private_under_any_umask() {
     let parent = tempfile::tempdir().unwrap();
-    // What others may do in the directory around it says nothing of what is new in it.
+    // The permissions of the parent directory do not affect new files.
     fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let dir = parent.path().join("new/data");
     let (log, store) = open_embedded(&dir, Options::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Real processes on a real directory: a second one is refused, a killed one loses nothing it was told is durable.
+//! Real processes on a real directory: a second process is refused, and a killed one loses nothing that it acknowledged as durable.
 
 use crate::kit::{append, count, open_writer};
 use std::{
@@ -10,7 +10,7 @@ use throng_log::{Log, Options};
 
 const DIR: &str = "THRONG_LOG_TEST_DIR";
 
-/// Runs this test binary again, as a child with one test alone.
+/// Runs this test binary again as a child that runs only one test.
 fn child(test: &str, dir: &std::path::Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -21,7 +21,7 @@ fn child(test: &str, dir: &std::path::Path) -> Child {
         .unwrap()
 }
 
-/// The child's lines that begin with a word, without it.
+/// Returns the child's lines that begin with this word, without the word.
 fn lines<'a>(child: &'a mut Child, word: &'static str) -> impl Iterator<Item = String> + 'a {
     let output = BufReader::new(child.stdout.as_mut().unwrap());
     output.lines().map_while(Result::ok).filter_map(move |line| {
@@ -30,7 +30,7 @@ fn lines<'a>(child: &'a mut Child, word: &'static str) -> impl Iterator<Item = S
     })
 }
 
-/// Acts as the second process of the test below; it is no check by itself.
+/// Acts as the second process of the test below. Checks nothing by itself.
 #[test]
 fn as_a_child_try_to_open() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -55,7 +55,7 @@ fn a_second_process_on_the_same_directory_is_refused() {
     assert!(told.starts_with("in use: the data directory"), "{told}");
     assert!(told.contains(&dir.path().display().to_string()), "{told}");
     assert!(told.contains(&format!("process {}", std::process::id())), "{told}");
-    // It stays behind after every end, so it looks like something that may go.
+    // The lock file remains after every end, so a person may take it for garbage.
     std::fs::remove_file(dir.path().join("lock")).unwrap();
     for _ in 0..2 {
         let told = ask();
@@ -68,7 +68,7 @@ fn a_second_process_on_the_same_directory_is_refused() {
     assert_eq!(ask(), "it is free");
 }
 
-/// Acts as the process that is killed in the test below; it is no check by itself.
+/// Acts as the killed process of the test below. Checks nothing by itself.
 #[test]
 fn as_a_child_append_until_killed() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -106,7 +106,7 @@ fn a_killed_process_loses_nothing_it_was_told_is_durable() {
         child.kill().unwrap();
         child.wait().unwrap();
         for line in output {
-            // What it still said before it died.
+            // Lines that the child printed before it died.
             if let Some((_, number)) = line.split_once("acknowledged: ") {
                 acknowledged = number.parse().unwrap_or(acknowledged);
             }

@@ -1,4 +1,4 @@
-//! Tools on directories that nobody can write to, and on files that are no log.
+//! Tools on directories without write permission, and on files that are not logs.
 
 use crate::kit::{append, open_writer};
 use std::{
@@ -17,7 +17,7 @@ use throng_log::{
 const READ_ONLY_FILE_SYSTEM: i32 = 30;
 const PERMISSION_DENIED: i32 = 13;
 
-/// A disk with a directory that lets nobody write, for this reason.
+/// A disk with a directory that refuses writes for this reason.
 #[derive(Debug)]
 struct ReadOnly {
     dir: PathBuf,
@@ -86,7 +86,7 @@ fn options() -> Options {
     }
 }
 
-/// A log of 20 commits with a store and a read model, its lock file taken away.
+/// Creates a log of 20 commits with a store and a read model, and removes its lock file.
 fn filled(dir: &Path) {
     let (log, store) = open_embedded(dir, options()).unwrap();
     let writer = open_writer(&log).unwrap();
@@ -162,7 +162,7 @@ fn tools_read_directories_that_cannot_be_written() {
         assert!(added.bytes > 0);
         let followed = tools::inspect(&options, &to("live"), &InspectOptions::default()).unwrap();
         assert_eq!(followed.contents.commits, 20);
-        // A service that writes there is refused all the same.
+        // A service that would write there is still refused.
         let refused = Log::open(dir, options.clone()).unwrap_err();
         assert!(matches!(refused, Error::Io { .. }), "{refused}");
         let views = EmbeddedViews::open(Arc::new(Log::open(dir, options.to_read(dir)).unwrap())).unwrap();
@@ -186,7 +186,7 @@ fn directory_in_use_is_told_to_readers_too() {
     };
     filled(dir.path());
     let lock = Disk.lock(&dir.path().join("lock")).unwrap().unwrap();
-    // The process that has it is this one: nobody else's id stands there.
+    // This process holds the lock, whatever id the file names.
     fs::write(dir.path().join("lock"), "1").unwrap();
     let refused = tools::hold(&to_read, dir.path()).map(drop).unwrap_err();
     assert!(matches!(refused, Error::InUse { .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! Copies and restores of a log from which history is removed meanwhile, or whose engine is killed.
+//! Backups and restores of a log whose history is removed meanwhile, or whose engine is killed.
 
 use crate::{
     disk::{Chance, Disk, Hit},
@@ -20,11 +20,11 @@ use throng_log::{
     tools::{self, Until, for_each_commit},
 };
 
-/// Everything that is durable is over.
+/// Keeps no durable history.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
 const COPY: &str = "copy";
 const TEXTS: u64 = 6;
-/// Far beyond the calls of one backup.
+/// Far more than the calls of one backup.
 const CALLS_MAX: u64 = 1_000;
 
 async fn write_texts(running: &Running) {
@@ -35,14 +35,14 @@ async fn write_texts(running: &Running) {
     }
 }
 
-/// Makes a pass over history that earlier epochs wrote.
+/// Makes a pass over the history of earlier epochs.
 async fn prune(disk: &Disk) {
     let running = start(disk, NOTHING).await;
     assert!(running.engine.prune(false).await.unwrap().records > 0);
     running.engine.stop().await;
 }
 
-/// The number of texts of each note after each commit.
+/// Returns the number of texts of each note after each commit.
 fn history(disk: &Disk, dir: &str) -> Vec<(Position, [u64; 2])> {
     let (mut all, mut counts) = (Vec::new(), [0, 0]);
     for_each_commit(&options(disk), Path::new(dir), &mut |commit| {
@@ -70,7 +70,7 @@ async fn counts(running: &Running) -> [u64; 2] {
     counts
 }
 
-/// The result of a restore up to there, or the sentence that refuses it.
+/// Restores up to this point. Returns the result, or the sentence of the refusal.
 async fn restored(disk: &Disk, from: (&str, Option<&str>), until: Until) -> Result<[u64; 2], String> {
     let (disk, from) = (disk.copy(), (Path::new(from.0), from.1.map(Path::new)));
     tools::restore(&options(&disk), from, Path::new("new"), until).map_err(|error| error.to_string())?;
@@ -141,7 +141,7 @@ async fn restored_and_imported_logs_know_removed_history() {
     }
 }
 
-/// A copy that was made before as much again was written and all of it removed; the history as it was.
+/// Makes a copy, then writes as much again and removes all history. Returns the history before the removal.
 async fn outdated_copy(disk: &Disk) -> (Position, Vec<(Position, [u64; 2])>) {
     let running = start(disk, NOTHING).await;
     write_texts(&running).await;
@@ -208,7 +208,7 @@ async fn backup_killed_at_any_call_leaves_the_copy_whole() {
     panic!("the backup never ended");
 }
 
-/// Reads all of it, and changes nothing.
+/// A follower that reads everything and changes nothing.
 struct Reader;
 
 impl Projection for Reader {
@@ -220,7 +220,8 @@ impl Projection for Reader {
     }
 }
 
-/// Up to where a projection and a follower are told that history is gone, if they begin with the first event, and what the service says.
+/// Returns the positions up to which history is reported as removed to a projection and a follower that begin with the first event, and the service's
+/// messages.
 async fn told_of_removal(disk: &Disk, keep: Keep) -> ([Option<Position>; 2], Vec<String>) {
     let running = start_with(disk, DIR, keep, |builder| builder.projection(Reader)).await;
     let engine = &running.engine;
@@ -244,7 +245,7 @@ async fn new_followers_are_told_of_removed_history() {
     drop(running);
     let end = history(&disk, DIR).last().unwrap().0;
     let running = start(&disk, NOTHING).await;
-    // The second pass has nothing to remove, and comes to the stream that is still written; the third stores how far it came.
+    // The second pass removes nothing, and reaches the stream still being written. The third stores its progress.
     for is_first in [true, false, false] {
         assert_eq!(running.engine.prune(false).await.unwrap().records > 0, is_first);
     }
@@ -306,7 +307,7 @@ fn removal_of_an_older_program_is_replaced_by_its_last_counts() {
         after: at(0),
         upto: CommitNo(9),
         judge: Arc::new(|record, _| (3..6).contains(&record.seq)),
-        // It did not say.
+        // An older program did not set this.
         replaced_by: Position::default(),
         how: PruneHow::Remove,
     }));
@@ -333,7 +334,7 @@ fn restore_to_a_time_within_removed_commits_is_refused() {
     let log = kit::open(&disk).unwrap();
     let writer = kit::open_writer(&log).unwrap();
     let at = |commit| Position::new(writer, CommitNo(commit));
-    // Each is made at the microsecond of its number.
+    // Each event has its number as its time in microseconds.
     for number in 1..=9 {
         kit::append(&log, writer, number, 200).unwrap();
     }
@@ -380,7 +381,7 @@ fn backup_to_the_journal_from_its_backup_is_refused() {
     }
     assert_eq!(commits(&disk, DIR), copied);
     backup(&disk).unwrap();
-    // A service runs on the backup: it is a journal with backups of its own.
+    // A service runs on the backup, so it is a journal with backups of its own.
     append(COPY);
     let of_copy = tools::backup(&options(&disk), Path::new(COPY), Path::new("other"));
     assert_eq!(of_copy.unwrap().verification.commits, 2);

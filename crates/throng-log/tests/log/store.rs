@@ -1,4 +1,4 @@
-//! The store when the disk fails: a checkpoint happens whole or not at all, and works again afterwards.
+//! The store under failures of the disk: a checkpoint is atomic, and later ones work again.
 
 use crate::{
     disk::{Call, Chance, Disk, Fault},
@@ -17,7 +17,7 @@ struct ThreeOfSix {
     writer: WriterId,
 }
 
-/// A journal of six commits, three of them in the store.
+/// Returns a journal of six commits, three of them in the store.
 fn three_of_six() -> ThreeOfSix {
     let disk = Disk::new();
     let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
@@ -34,7 +34,7 @@ fn three_of_six() -> ThreeOfSix {
     }
 }
 
-/// Returns the checkpoint that the store holds, if all of it is of one.
+/// Returns the checkpoint that the store holds, and checks that all of it belongs to one.
 fn whole(store: &EmbeddedStore) -> u64 {
     let covers = block_on(store.covers(&ShardSet::first(256))).unwrap()[0]
         .upto
@@ -108,7 +108,7 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
                 covered = number;
             }
         }
-        // Half way through one more.
+        // Fails half way through another checkpoint.
         disk.fail(Fault {
             times: 10,
             ..Fault::once(Call::Sync, chance.next() % 3)
@@ -144,12 +144,12 @@ fn the_next_reader_reopens_a_failed_store() {
                 ..Fault::once(call, after)
             };
             disk.fail(broken(call, after));
-            // Opening it again fails as well.
+            // Opening the store again fails as well.
             disk.fail(broken(Call::Open, 0));
             let advanced = block_on(store.advance(checkpoint(writer, 6, STATE_BYTES)));
             disk.heal();
             failures += u32::from(advanced.is_err());
-            // One that goes on reads what it knows of; one that begins reads what is there.
+            // A store that goes on reads the state it knows. A new one reads the file.
             if let Maybe::Ready(Ok(loaded)) = store.load(&Address::new("section", "s"), 1) {
                 let expected = if advanced.is_ok() { 6 } else { 3 };
                 assert_eq!(loaded.state.unwrap().seq, expected, "{call:?} number {after} failed");
@@ -166,7 +166,7 @@ fn the_next_reader_reopens_a_failed_store() {
     }
 }
 
-/// A disk with a store that covers six commits, its process killed.
+/// Returns a disk with a store that covers six commits, and a killed process.
 fn covered() -> Disk {
     let disk = Disk::new();
     let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
@@ -180,7 +180,7 @@ fn covered() -> Disk {
     disk
 }
 
-/// And a byte of it another one: in the first of these bytes.
+/// Returns the disk of [`covered`], with one byte changed in the first occurrence of these bytes.
 fn with_damage(of: &[u8]) -> Disk {
     let disk = covered();
     let path = std::path::Path::new(DIR).join("store.redb");
@@ -231,7 +231,7 @@ fn flipped_bit_of_an_index_row_never_gives_another_history() {
         let sum = crc32c::crc32c(&body(WriterId(1), number, 200)).to_le_bytes();
         bytes.windows(4).position(|window| window == sum).unwrap()
     };
-    // From before the first event's place to behind the last one's.
+    // From before the first event's place to after the last one's.
     let mut refused = 0;
     for at in place(1) - 10..place(6) + 12 {
         for bit in 0..8 {
@@ -259,7 +259,7 @@ fn the_store_file_stays_bounded_by_its_content() {
     for round in 1..=60 {
         append(&log, writer, round, 200).unwrap();
         let mut changed = checkpoint(writer, round, STATE_BYTES);
-        // Of other entities each time: those before them go.
+        // Each checkpoint has other entities, and removes those of the previous one.
         for number in 0..STATES {
             let mut state = changed.states[0].clone();
             state.address = Address::new("section", format!("{round} {number}"));
@@ -291,7 +291,7 @@ fn closing_stores_write_only_while_the_directory_is_locked() {
         };
         block_on(views.apply("view", batch)).unwrap();
         drop(log);
-        // The last of them lets go of the directory.
+        // The last one releases the directory.
         match number {
             1 => drop((views, store)),
             _ => drop((store, views)),

@@ -16,7 +16,7 @@ use throng_log::{
     tools::{self, ExportOptions, ImportOptions, Imported, InspectOptions, LiveBackup, Until},
 };
 
-/// Bodies of every sort: JSON, JSON with room in it, JSON over several lines, text, bytes, nothing.
+/// Bodies of every sort: JSON, JSON with spaces, JSON over several lines, text, bytes, empty.
 const BODIES: [&[u8]; 8] = [
     br#"{"capacity":30,"name":"Caf\u00e9"}"#,
     br#"{ "spaced" : [1, 2.50, -0, 1e3] }"#,
@@ -51,7 +51,7 @@ fn append(log: &Log, writer: WriterId, number: u64, open: &mut CommitBuilder) {
     appended.result.unwrap();
 }
 
-/// Three epochs of a node: events of seven entities, other records, a commit with none. Returns each one's last commit.
+/// Runs three epochs of a node: events of seven entities, other records, an empty commit. Returns the last commit of each epoch.
 fn live(dir: &Path) -> Vec<Position> {
     let mut ends = Vec::new();
     let mut seqs: BTreeMap<u64, u64> = BTreeMap::new();
@@ -305,7 +305,7 @@ fn an_import_that_did_not_end_is_no_journal() {
     ] {
         assert!(said.contains("did not end"), "{said}");
     }
-    // A backup that was interrupted is recognised the same way, and begun anew.
+    // An interrupted backup is recognized the same way, and begun anew.
     let copied = tools::backup(&options(), dir.path(), to).unwrap();
     assert!(copied.verification.is_sound());
     assert_eq!(exported(to), text);
@@ -542,7 +542,7 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     let dir = TempDir::new().unwrap();
     let ends = live(dir.path());
     let older = copied(dir.path());
-    // The log goes on, and the store with it; then an older log is restored beside the newer store.
+    // The log and the store go on. Then an older log is restored beside the newer store.
     let (log, store) = checkpointed(dir.path(), &ends);
     let writer = block_on(log.open("node-a")).unwrap().writer;
     let mut open = CommitBuilder::default();
@@ -566,7 +566,7 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
         (upto, begun),
         "its last commit is not in the log"
     );
-    // Another history with commits of the same numbers.
+    // This is another history, with commits of the same numbers.
     let log = Log::open(older.path(), options()).unwrap();
     assert_eq!(block_on(log.open("node-a")).unwrap().writer, writer);
     push_added(&mut open, "other", 1, b"[]");
@@ -576,7 +576,7 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     assert_eq!(lost().held, upto, "a commit of that number is, but it is another one");
 }
 
-/// A random number below a bound.
+/// Returns a random number below a bound.
 fn below(seed: &mut u64, bound: u64) -> u64 {
     *seed = seed
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -584,7 +584,7 @@ fn below(seed: &mut u64, bound: u64) -> u64 {
     (*seed >> 33) % bound
 }
 
-/// The lines of an export that are commits, without their sums.
+/// Returns the commit lines of an export, without their checksums.
 fn commits_of(dir: &Path) -> Vec<String> {
     let text = exported(dir);
     let lines = text.lines().filter(|line| line.starts_with("{\"commit\""));
@@ -711,7 +711,7 @@ fn copy_that_follows_keeps_history_removed_behind_it() {
     let mut live = LiveBackup::begin(&options(), dir.path(), &copy).unwrap();
     live.catch_up().unwrap();
     let copied = commits_of(&copy);
-    // The first segment ends, and what the copy has come to is taken out of its middle.
+    // The first segment ends. Then history is removed from its middle, where the copy has arrived.
     write(11..=40);
     let prune = Prune {
         after: Position::new(writer, CommitNo(0)),

@@ -1,4 +1,4 @@
-//! Commits that were in flight when the power went: a later one whole, an earlier one not.
+//! Commits in flight at a power loss: a later one is complete, an earlier one is not.
 
 use crate::{
     disk::Disk,
@@ -8,7 +8,7 @@ use std::path::Path;
 use throng_journal::{Durability, Error, WriterId};
 use throng_log::{Log, Options, tools::LiveBackup};
 
-/// Ten commits of which the log calls `synced` so many synced, then the power goes with all of them written.
+/// Writes ten commits, of which the log reports this many as synced, then loses power. All ten remain.
 fn in_flight(synced: u64) -> (Disk, WriterId) {
     let disk = Disk::new();
     let log = Log::open(
@@ -83,7 +83,7 @@ fn cut_commits_never_come_back() {
         assert_eq!((count(&log, writer), count(&log, next)), (3, 1));
         disk.kill_process();
         drop(log);
-        // Even if the hole is filled later: the next writer's header has told the end.
+        // This holds even if the hole is filled later, because the next writer's header records the end.
         disk.set_bytes(&segment(1), whole.clone());
     }
 }
@@ -94,7 +94,7 @@ fn a_copy_of_a_log_that_lost_its_unfinished_end_follows_it() {
         let (disk, writer) = in_flight(3);
         let mut copy = LiveBackup::begin(&options(&disk), Path::new(crate::kit::DIR), Path::new("copy")).unwrap();
         assert_eq!(copy.catch_up().unwrap().upto.commit.0, 10, "as far as it can be read");
-        // The power goes, and with it what was not synced.
+        // The power fails, and unsynced bytes are lost.
         tear(&disk, 4, 0);
         let log = open(&disk).unwrap();
         let next = open_writer(&log).unwrap();

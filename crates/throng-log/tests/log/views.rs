@@ -1,4 +1,4 @@
-//! Read models when the disk fails: a batch happens whole or not at all, and what a crash takes is the newest batches.
+//! Read models under failures of the disk: a batch is atomic, and a crash loses only the newest batches.
 
 use crate::{
     disk::{Call, Chance, Disk, Fault},
@@ -20,7 +20,7 @@ fn offset(commit: u64) -> ViewOffset {
     }
 }
 
-/// A batch whose rows all say its number.
+/// Returns a batch whose rows all contain its number.
 fn batch(from: u64, to: u64) -> ViewBatch {
     let value = Some(to.to_le_bytes().repeat(200));
     ViewBatch {
@@ -30,7 +30,7 @@ fn batch(from: u64, to: u64) -> ViewBatch {
     }
 }
 
-/// Returns the batch that the view holds, if all of it is of one.
+/// Returns the batch that the view holds, and checks that all of it belongs to one.
 fn whole(views: &EmbeddedViews) -> u64 {
     let commit = block_on(views.offset(VIEW))
         .unwrap()
@@ -61,7 +61,7 @@ fn a_failed_batch_leaves_the_one_before() {
             let reached = disk.calls(call) - before > after;
             disk.heal();
             failures += u32::from(applied.is_err() || synced.is_err());
-            // What a failed disk has left is looked at as the next start sees it.
+            // The state after a failure is checked as the next start sees it.
             drop(views);
             let views = begin(&disk);
             let found = whole(&views);
@@ -97,7 +97,7 @@ fn read_models_go_on_after_a_failed_file_without_a_restart() {
             let (applied, synced) = (block_on(views.apply(VIEW, batch(1, 2))), views.sync());
             failures += u32::from(applied.is_err() || synced.is_err());
             disk.heal();
-            // Tried again as a projection does: from the offset that is found.
+            // Retries as a projection does, from the stored offset.
             until("it goes on", || {
                 let Ok(found) = block_on(views.offset(VIEW)) else {
                     return false;

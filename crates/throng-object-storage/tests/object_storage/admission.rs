@@ -1,4 +1,4 @@
-//! The admission of a storage: rules of real buckets, and the trial on a real server.
+//! Admission of a storage: rules of real buckets, and the trial on a real server.
 
 use crate::{
     SERVER, block_on, fresh, fresh_bucket, fresh_place, opened,
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use throng_conditional::{ConditionalStore as _, PutNew, ROOT, trial};
 use throng_object_storage::{Bucket, Inadmissible};
 
-/// A bucket of one's own in which a journal has begun.
+/// Returns a new bucket in which a journal has begun.
 fn begun() -> Arc<Bucket> {
     let bucket = opened(&format!("{}/box", fresh_bucket()), &SERVER.endpoint(), "");
     assert!(matches!(block_on(bucket.put_new(ROOT, "{}".into())), PutNew::Stored(_)));
@@ -22,7 +22,7 @@ fn set(bucket: &Bucket, query: &str, rule: &str) {
     assert!(answer.status().is_success(), "{query}: {answer:?}");
 }
 
-/// The sentences about an admitted bucket, without the one about the server.
+/// Returns the sentences about an admitted bucket, without the one about the server.
 fn admitted(bucket: &Arc<Bucket>) -> Vec<String> {
     let mut warnings = block_on(bucket.admit()).unwrap();
     assert!(warnings[0].starts_with("SeaweedFS"), "{warnings:?}");
@@ -69,7 +69,6 @@ fn bucket_with_a_rule_that_removes_objects_is_refused() {
     set(&bucket, "lifecycle=", &rule("logs/"));
     assert_eq!(admitted(&bucket), [] as [String; 0]);
     set(&bucket, "lifecycle=", &rule("box/"));
-    // Also later on.
     let said = block_on(bucket.admit()).unwrap_err();
     assert!(
         matches!(&said, Inadmissible::Rule { why, .. } if why.contains("\"tidy\"")),

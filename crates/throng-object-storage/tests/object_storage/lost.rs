@@ -1,4 +1,4 @@
-//! Answers that are lost, late or doubled, for each operation: nothing is taken for known that is not.
+//! Lost, late and duplicated answers, for each operation: an unknown outcome is never reported as known.
 
 use crate::{
     SERVER, block_on, fresh_place, opened,
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use throng_conditional::{ConditionalStore as _, Fault, Object, PutNew, Replaced, Version};
 use throng_object_storage::Bucket;
 
-/// A fresh place behind a proxy.
+/// Returns a fresh prefix behind a proxy.
 fn behind() -> (Arc<Bucket>, Proxy) {
     let proxy = Proxy::to(SERVER.port());
     (opened(&fresh_place(), &proxy.endpoint(), ""), proxy)

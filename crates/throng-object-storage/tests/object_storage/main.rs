@@ -1,4 +1,4 @@
-//! The crate from outside: a real storage, and a network between that loses answers.
+//! The crate from outside: a real storage, behind a network that loses answers.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod admission;
@@ -10,17 +10,17 @@ use servers::Seaweed;
 use std::sync::{Arc, LazyLock};
 use throng_object_storage::{Bucket, S3Location};
 
-/// The server of all tests that do not stop it; ends with the program.
+/// The server of all tests that do not stop it. It ends with the program.
 static SERVER: LazyLock<Seaweed> = LazyLock::new(|| Seaweed::start().unwrap());
 
-/// A bucket that is nobody else's. The server makes room for its first objects, which takes seconds.
+/// Creates a unique bucket. The server allocates space for its first objects, which takes seconds.
 fn fresh_bucket() -> String {
     let name = format!("bucket-{:08x}", fastrand::u32(..));
     SERVER.create_bucket(&name).unwrap();
     name
 }
 
-/// A prefix that is nobody else's, in the bucket that most tests share.
+/// Returns a unique prefix in the bucket that most tests share.
 fn fresh_place() -> String {
     static SHARED: LazyLock<String> = LazyLock::new(fresh_bucket);
     format!("{}/{:08x}", *SHARED, fastrand::u32(..))

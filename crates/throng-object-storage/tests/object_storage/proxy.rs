@@ -1,4 +1,4 @@
-//! A network between client and storage that loses, delays and doubles.
+//! A network between client and storage that loses, delays and duplicates.
 
 use servers::free_port;
 use std::{
@@ -13,17 +13,17 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
-    /// The storage never sees it.
+    /// The storage never receives it.
     LoseRequest,
-    /// The storage does it, and nobody hears.
+    /// The storage carries it out, and the answer is lost.
     LoseAnswer,
-    /// The storage does it, and half of its answer is heard.
+    /// The storage carries it out, and the client gets half of the answer.
     CutAnswer,
-    /// The storage does it twice, and the second answer is heard.
+    /// The storage carries it out twice, and the client gets the second answer.
     Twice,
-    /// The storage does it after [`Proxy::release`], whoever still listens.
+    /// The storage carries it out after [`Proxy::release`], even if the client is gone.
     Delay,
-    /// The storage never sees it; this status and these lines of a head and a body are heard.
+    /// The storage never receives it. The client gets this status, and these lines of a head and a body.
     Say(u16, &'static str, &'static str),
 }
 
@@ -31,12 +31,12 @@ pub(crate) enum Fate {
 struct Plan {
     fates: VecDeque<Fate>,
     is_released: bool,
-    /// Delayed requests that were done.
+    /// The number of delayed requests carried out.
     late: usize,
     requests: usize,
 }
 
-/// A proxy on a port of its own. Each request meets the next fate of the plan; after the last, all pass.
+/// A proxy on a port of its own. Each request meets the next fate of the plan. After the last fate, all requests pass.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     port: u16,
@@ -54,7 +54,7 @@ impl Proxy {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let proxy = served.clone();
-                // A client that has gone away is no failure.
+                // A client that has gone is no failure.
                 thread::spawn(move || drop(proxy.serve(client, storage)));
             }
         });
@@ -69,7 +69,7 @@ impl Proxy {
         self.plan.0.lock().unwrap().fates.extend(fates);
     }
 
-    /// Lets delayed requests reach the storage, and waits until it has answered so many.
+    /// Lets delayed requests reach the storage, and waits until it has answered this many.
     pub(crate) fn release(&self, late: usize) {
         let (plan, changed) = &*self.plan;
         let mut plan = plan.lock().unwrap();
@@ -124,7 +124,7 @@ impl Proxy {
     }
 }
 
-/// A request, as it came.
+/// Reads a raw request.
 fn request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     let mut chunk = [0; 16_384];
@@ -146,7 +146,7 @@ fn request(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The storage's whole answer, on a connection of its own.
+/// Returns the storage's whole answer, from a connection of its own.
 fn answer(storage: u16, request: &[u8]) -> io::Result<Vec<u8>> {
     let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, storage))?;
     let first = request.windows(2).position(|bytes| bytes == b"\r\n").unwrap() + 2;

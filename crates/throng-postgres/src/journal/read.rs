@@ -175,7 +175,7 @@ mod tests {
     const COMMITS: i64 = 20_000;
     const PAGE_BYTES: usize = 50_000;
 
-    /// Reads a stream page by page and says how many rows the server has looked at.
+    /// Reads a stream page by page. Returns the number of rows that the server read.
     async fn touched(database: Arc<Database>, before: &str, after: &str) -> i64 {
         let mut client = database.client("testing").await.unwrap();
         let fill = format!(
@@ -207,7 +207,7 @@ mod tests {
             let task = Arc::clone(&database);
             let work = async move { Ok(touched(task, before, after).await) };
             let touched = database.threads.block(work, Duration::from_secs(300)).unwrap();
-            // A page of 100 measures itself and up to three pages ahead, and reads itself.
+            // A page of 100 measures itself and up to three pages ahead, and is then read.
             let most = COMMITS * 5;
             assert!(touched <= most, "analysed {schema}: {touched} rows of {COMMITS}");
         }

@@ -20,7 +20,7 @@ const BUDGET: u64 = 300_000;
 fn options() -> Options {
     Options {
         disk_bytes_max: Some(BUDGET),
-        // Everything that is durable is over, and nothing goes by itself.
+        // All durable history is expired, but nothing is removed by itself.
         keep: BTreeMap::from([("counter".to_owned(), Keep::Age(Duration::ZERO))]),
         prune_every: Some(Duration::MAX),
         checkpoint_every: Duration::from_millis(200),
@@ -28,7 +28,7 @@ fn options() -> Options {
     }
 }
 
-/// A counter that lives in this shard.
+/// Returns the id of a counter in this shard.
 fn of_shard(shard: u16) -> String {
     let is_there = |id: &String| limits::shard_of(limits::hash("counter", id), SHARDS).0 == shard;
     (0..).map(|number: u32| number.to_string()).find(is_there).unwrap()
@@ -42,7 +42,7 @@ async fn is_refused(node: &Node, id: &str) -> bool {
     }
 }
 
-/// Waits until a command is refused, or is taken.
+/// Waits until a command is refused, or accepted.
 async fn until_refused(node: &Node, id: &str, refused: bool) {
     eventually_ok("a command is refused or taken", async || {
         match is_refused(node, id).await {
@@ -80,7 +80,7 @@ async fn a_disk_budget_filled_by_others_refuses_until_history_goes() {
         "{troubles:?}"
     );
 
-    // How far the projection has come stands with its rows within a second; before that nothing goes.
+    // The projection stores its progress with its rows, within a second. Before that nothing is removed.
     eventually("something is removed", async || {
         other.engine.prune(false).await.unwrap().commits > 0
     })
@@ -88,7 +88,7 @@ async fn a_disk_budget_filled_by_others_refuses_until_history_goes() {
     until_refused(&one, &own, false).await;
     until_refused(&other, &of_other, false).await;
 
-    // The table's files are as large as before, and whoever begins now counts what is in them.
+    // The table's files stay as large as before. A new engine counts their contents instead.
     let third = join_with(&schema, "third", &wires, options()).await;
     serve(&third, &wires).await;
     give(&one, &third, &shards(0, 1), &wires).await;

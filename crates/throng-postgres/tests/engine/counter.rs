@@ -1,4 +1,4 @@
-//! Load on counters whose outcome can be counted.
+//! Load on counters whose result can be checked.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 pub(crate) async fn engine(options: PostgresOptions) -> Engine {
     let often = Options {
-        // So that checkpoints happen in the middle of everything.
+        // Frequent enough to happen between all other steps.
         checkpoint_every: Duration::from_millis(200),
         ..Options::default()
     };
@@ -35,7 +35,7 @@ pub(crate) async fn engine_with(at: PostgresOptions, options: Options) -> Engine
 
 pub(crate) const COUNTERS: u64 = 7;
 
-/// Hits counters, each hit under a key until it is acknowledged, until it is told to end.
+/// Hits counters. Each hit is repeated under its key until it is acknowledged.
 pub(crate) struct Load {
     end: Arc<AtomicBool>,
     acknowledged: Arc<AtomicU64>,
@@ -56,7 +56,7 @@ impl Load {
                         let handle = engine.entity::<Counter>(counter.to_string()).once(key.clone());
                         handle.within(Duration::from_secs(2)).ask(Command::Hit {})
                     };
-                    // Whatever befell it, it is asked again under its key.
+                    // After any failure the hit is repeated under its key.
                     while asked().await.is_err() {
                         tokio::task::yield_now().await;
                     }
@@ -73,7 +73,7 @@ impl Load {
         }
     }
 
-    /// Waits until so many more hits were acknowledged.
+    /// Waits until this many more hits were acknowledged.
     pub(crate) async fn more(&self, hits: u64) {
         let wanted = self.acknowledged.load(Ordering::Acquire) + hits;
         until("more hits are acknowledged", || {
@@ -82,7 +82,7 @@ impl Load {
         .await;
     }
 
-    /// Ends it, and holds the engine, and one started anew, to every hit having counted once.
+    /// Ends the load. Checks on this engine and on a restarted one that every hit counted once.
     pub(crate) async fn end(mut self, engine: Engine, options: PostgresOptions) {
         self.end.store(true, Ordering::Release);
         let mut expected = 0;

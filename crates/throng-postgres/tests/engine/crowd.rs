@@ -1,4 +1,4 @@
-//! Nodes that do everything at once, and what has to hold at every time between.
+//! Nodes that do everything at once, and the invariants between them.
 
 use crate::{
     kit,
@@ -15,12 +15,12 @@ use throng_journal::{Directory, Error, Journal, NodeId, NodeState, ShardId, Shar
 use throng_testing::{eventually_ok, pause};
 use tokio_postgres::Client;
 
-/// Looks at least at the open streams.
+/// The least number of checks of the open streams.
 const LOOKS: u64 = 1_000;
-/// Leases are waited for elsewhere.
+/// Other tests wait for leases.
 const OPTIONS: &str = "lease=0&pool=3";
 
-/// The same numbers each time.
+/// A generator of numbers, the same each time.
 struct Dice(u64);
 
 impl Dice {
@@ -37,20 +37,20 @@ impl Dice {
     }
 }
 
-/// The versions and owners that the checker has seen so far.
+/// The versions and owners seen by the checker so far.
 #[derive(Default)]
 struct Seen {
     is_over: AtomicBool,
     all_leave: AtomicBool,
-    /// The greatest writer of a commit of each shard that was acknowledged.
+    /// The greatest writer of an acknowledged commit, by shard.
     acknowledged: Mutex<BTreeMap<ShardId, WriterId>>,
     /// The owners of each version.
     owners: Mutex<BTreeMap<u64, Vec<Option<NodeId>>>>,
-    /// Appended, taken, opened, given, declared dead, opened alone.
+    /// Counts of: appended, taken, opened, given, declared dead, opened alone.
     done: [AtomicU64; 6],
 }
 
-/// Whoever is too late, or not asked, is told so; nothing else happens to them.
+/// Returns the result, or `None` if the node was too late or not entitled. Any other error fails the test.
 fn told<T>(what: &str, result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(done) => Some(done),
@@ -77,7 +77,7 @@ impl Seen {
         }
     }
 
-    /// Appends a commit of these shards; history goes on with a greater writer.
+    /// Appends a commit of these shards. The writers of a shard never decrease.
     async fn append(&self, node: &mut Node, of: &ShardSet) {
         let before = self.acknowledged(of);
         let events: Vec<(u16, u64)> = of.iter().map(|shard| (shard.0, 1)).collect();
@@ -106,7 +106,7 @@ async fn member(schema: String, number: u64, seen: Arc<Seen>) {
             NodeState::Serving
         };
         let Some(view) = told("beat", directory.beat(node.id, state).await) else {
-            // Dead, or left. Its name may be another epoch's for a while, or an engine alone serves.
+            // The node is dead or has left. Another epoch may have its name for a while, or an engine alone serves.
             node.shards = ShardSet::default();
             if let Some(id) = told("join", try_join(&node.opened, &name).await) {
                 node.id = id;
@@ -140,7 +140,7 @@ async fn member(schema: String, number: u64, seen: Arc<Seen>) {
             (8 | 9, Some(other)) => {
                 let some = dice.some_of(&own);
                 let rest: Vec<u16> = own.without(&shards(&some)).iter().map(|shard| shard.0).collect();
-                // Sometimes it forgets to end its stream before.
+                // Sometimes the node does not end its stream before.
                 if dice.below(4) > 0 {
                     told("open", node.open(&rest).await);
                 }
@@ -185,7 +185,7 @@ async fn alone(schema: String, seen: Arc<Seen>) {
     }
 }
 
-/// No shard has two open streams that may hold it, and whoever has one open owns all of it and lives.
+/// Checks that no shard has two open streams that may hold it. The owner of an open stream must be alive and own all of the stream's shards.
 async fn look(psql: &Client, schema: &str) -> usize {
     let rows = psql
         .query(
@@ -243,7 +243,7 @@ async fn whatever_nodes_do_at_once_no_shard_has_two_open_streams() {
     eventually_ok("everything is done, and streams are open side by side", async || {
         several += usize::from(look(&psql, &schema).await > 1);
         looks += 1;
-        // From time to time all of them leave, and come again while an engine alone tries to begin.
+        // From time to time all nodes leave and return, while an engine alone tries to begin.
         seen.all_leave.store(looks % 250 > 200, Ordering::Relaxed);
         let done: Vec<u64> = seen.done.iter().map(|done| done.load(Ordering::Relaxed)).collect();
         let has_failed = tasks.iter().any(tokio::task::JoinHandle::is_finished);

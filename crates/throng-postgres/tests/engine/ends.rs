@@ -1,4 +1,4 @@
-//! History that ends, on a server whose connections are lost between any two statements of it.
+//! Removal of history on a server whose connections break between any two statements.
 
 use crate::{
     counter::{Command, Counter, Hits, engine_with},
@@ -13,9 +13,9 @@ use throng_postgres::{
 use throng_testing::eventually_ok;
 use tokio_postgres::Client;
 
-/// Everything that is durable is over.
+/// Keeps no durable history.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
-/// Far beyond the statements of one pass.
+/// Far more than the statements of one pass.
 const STATEMENTS_MAX: i64 = 500;
 
 async fn engine(schema: &str, keep: Keep) -> Engine {
@@ -25,7 +25,7 @@ async fn engine(schema: &str, keep: Keep) -> Engine {
 async fn engine_at(at: PostgresOptions, keep: Keep) -> Engine {
     let options = Options {
         keep: BTreeMap::from([("counter".to_owned(), keep)]),
-        // A test says itself when.
+        // Passes run only on a test's request.
         prune_every: Some(Duration::from_hours(1)),
         checkpoint_every: Duration::from_hours(1),
         ..Options::default()
@@ -44,7 +44,7 @@ async fn hits(engine: &Engine, id: &str) -> Result<u64, String> {
     read.map_err(|error| error.to_string())
 }
 
-/// Has a statement that writes end its own connection, counted from when it is set.
+/// Makes a chosen writing statement end its own connection, counted from when it is set.
 struct Striking<'a> {
     psql: Client,
     schema: &'a str,
@@ -78,7 +78,7 @@ impl<'a> Striking<'a> {
         Self { psql, schema }
     }
 
-    /// The so many-th statement from now on; 0: none.
+    /// Strikes the n-th statement from now on. 0: none.
     async fn strike_at(&self, statement: i64) {
         let set = format!(
             "UPDATE {0}.strikes SET at = {statement}; SELECT setval('{0}.statements', 1, false)",
@@ -87,7 +87,7 @@ impl<'a> Striking<'a> {
         self.psql.batch_execute(&set).await.unwrap();
     }
 
-    /// True once this many statements have been made since it was set.
+    /// Returns true once this many statements were made since it was set.
     async fn has_struck(&self, statement: i64) -> bool {
         let count = format!("SELECT last_value, is_called FROM {}.statements", self.schema);
         let row = self.psql.query_one(&count, &[]).await.unwrap();
@@ -155,7 +155,7 @@ async fn an_erasure_cut_off_at_any_statement_is_done_all_the_same() {
         let has_struck = striking.has_struck(statement).await;
         striking.strike_at(0).await;
         if erased.is_err() {
-            // Wholly there, or on its way to be gone, whichever: asked for again it is done.
+            // The entity is still there or half removed. Either way, another request erases it.
             eventually_ok("it is erased", async || first.erase("counter", &id).await).await;
         }
         let looked = eventually_ok("the engine answers again", async || {
@@ -202,10 +202,10 @@ async fn an_erasure_cut_off_at_any_statement_is_done_all_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_stay_as_large_as_the_kept_history_over_many_passes() {
     const ROUNDS_MAX: usize = 60;
-    // So many rounds after each other leave them as large as they were.
+    // The number of consecutive rounds without growth after which the tables count as stable.
     const FLAT: usize = 8;
     let schema = &kit::schema();
-    // What is removed gives back its room only while nobody looks at what was before: so this has a database of its own.
+    // Removed rows free their space only while no transaction sees older rows, so this test has its own database.
     let database = format!("of_{schema}");
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute(&format!("CREATE DATABASE {database}"))
@@ -233,7 +233,7 @@ async fn tables_stay_as_large_as_the_kept_history_over_many_passes() {
     assert!(is_flat(&sizes), "after each round, in bytes: {sizes:?}");
 }
 
-/// A counter is gone; the number of its last event.
+/// Ends or erases a counter. Returns the number of its last event.
 async fn is_gone(engine: &Engine, is_erased: bool) -> u64 {
     hit(engine, "a", 2).await;
     if is_erased {
@@ -241,7 +241,7 @@ async fn is_gone(engine: &Engine, is_erased: bool) -> u64 {
         return 2;
     }
     engine.entity::<Counter>("a").ask(Command::Close {}).await.unwrap();
-    // Something after it, so that all of it is covered.
+    // Another event follows, so a checkpoint covers everything before it.
     hit(engine, "last", 2).await;
     assert_eq!(engine.prune(false).await.unwrap().gone, 1);
     3
@@ -274,7 +274,7 @@ async fn counter_begun_anew_after_it_is_gone_comes_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn index_that_has_lost_its_first_events_is_told_as_damage() {
     let schema = &kit::schema();
-    // One row of places for each epoch.
+    // Each epoch adds one row of places.
     for _ in 0..2 {
         let running = engine(schema, Keep::Forever).await;
         hit(&running, "a", 2).await;

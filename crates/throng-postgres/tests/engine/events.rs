@@ -1,4 +1,4 @@
-//! The table `events`, which people query.
+//! The table `events`, for queries by people.
 
 use crate::{
     counter::{Command, Counter, engine},
@@ -17,7 +17,7 @@ use throng_journal::{
 };
 use throng_postgres::open_postgres;
 
-/// Bodies of every sort, and what becomes of each: payload, and the rest as base64.
+/// Bodies of every sort, and how each is stored: as payload, or as base64.
 const BODIES: [(&[u8], Option<&str>); 7] = [
     (br#"{"seats":50}"#, Some(r#"{"seats": 50}"#)),
     (b"null", Some("null")),
@@ -99,7 +99,7 @@ async fn the_events_of_an_entity_stand_together() {
         let mut open = CommitBuilder::default();
         for entity in 0..ENTITIES {
             let address = Address::new("thing", format!("{entity:02}"));
-            // One that `jsonb` refuses, which is known only once the server has looked.
+            // One body is refused by `jsonb`, which shows only when the server parses it.
             let is_refused = (number, entity) == (7, 11);
             let body: &[u8] = if is_refused { br#"{"a":"\u0000"}"# } else { b"1" };
             open.push(RecordKind::Event, ShardId(9), &address, number, "Was", 3, body);

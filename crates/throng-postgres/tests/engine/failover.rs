@@ -1,4 +1,4 @@
-//! A standby takes the place of its primary: with real servers, which lose what they lose.
+//! Failover: a standby replaces its primary. The real servers lose what they really lose.
 
 use crate::{
     counter::{Command, Counter, Hits, engine_with, until},
@@ -18,7 +18,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The sessions whose commits wait for the standby, or do not.
+    /// Starts a pair of servers. Commits wait for the standby, or do not.
     fn start(is_synchronous: bool) -> Self {
         let primary = Postgres::start(ServerOptions::default()).unwrap();
         let standby = primary.standby("standby").unwrap();
@@ -71,7 +71,7 @@ async fn frozen_primary_is_left_for_the_standby_that_was_promoted() {
     for key in ["a", "b"] {
         hit(&engine, key).await;
     }
-    // It keeps its connections, takes new ones, and answers none of them.
+    // The stopped primary keeps its connections, accepts new ones, and answers none.
     signal(&pair.primary, Signal::STOP);
     pair.standby.promote().unwrap();
     assert_eq!(hit(&engine, "c").await, 3);
@@ -131,7 +131,7 @@ async fn commit_with_a_cancelled_wait_for_a_standby_is_in_doubt() {
         server.sql("SELECT pg_reload_conf()").unwrap();
     };
     waits_for("nobody");
-    // The server takes the setting when it comes to it: from then on the beats of this writer wait, too.
+    // The server applies the setting with a delay. From then on the beats of this writer wait, too.
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
     until("commits wait for a standby", || {
         server.sql(waiting).unwrap().trim() != "0"
@@ -173,14 +173,14 @@ async fn engine_goes_on_once_a_synchronous_standby_is_back() {
     let engine = begin(pair.options("lease=1s")).await;
     hit(&engine, "a").await;
     pair.standby.stop(Stop::Fast);
-    // Its commits wait, and so do renewals: nothing is answered once the lease is over.
+    // Its commits and renewals wait, so it answers nothing once the lease has expired.
     until("nothing is answered", || !engine.health().ready).await;
     let own = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'throng %'";
     let sessions = || -> BTreeSet<String> {
         let found = pair.primary.sql(own).unwrap();
         found.lines().map(str::to_owned).collect()
     };
-    // It asks on new connections whether the server is there, and each of these ends.
+    // The engine checks for the server on new connections, and each of these ends.
     let first = sessions();
     let mut seen = first.clone();
     while seen.len() < first.len() + 3 {

@@ -1,6 +1,6 @@
-//! Databases that programs of each version of the tables have written are opened, hold what they held, and work on.
+//! Databases written by programs of each version of the tables can be opened, keep their contents, and go on working.
 //!
-//! A dump is written once, by the program that writes its version, and stays as it is:
+//! A dump is written once, by the program of its version, and never changes:
 //! `cargo test -p throng-postgres --test engine -- --ignored write_dump`.
 
 #[path = "../../../throng-log/tests/log/formats/script.rs"]
@@ -25,11 +25,11 @@ use throng_journal::{
 };
 use throng_postgres::{PostgresOptions, open_postgres, tools};
 
-/// The version of the tables that this program writes, and the schema in its dump.
+/// The version of the tables written by this program, and the schema in its dump.
 const FORMAT: &str = "tables_7";
-/// All versions that it reads.
+/// All versions read by this program.
 const FORMATS: [&str; 2] = ["tables_6", FORMAT];
-/// The engine waits for no lease.
+/// An option: the engine waits for no lease.
 const LONE: &str = "lease=0";
 const DUMP: &str = "dump.sql.gz";
 const EXPECTED: &str = "expected.json";
@@ -48,7 +48,7 @@ async fn start(options: PostgresOptions, has_former: bool) -> Result<(Engine, Ar
     Ok((engine, clock))
 }
 
-/// The service on a schema, whose engines wait for no lease.
+/// Starts the service on a schema, with engines that wait for no lease.
 async fn started(schema: &str, has_former: bool) -> (Engine, Arc<Clock>) {
     start(kit::options(schema, LONE), has_former).await.unwrap()
 }
@@ -57,7 +57,7 @@ async fn stop(engine: Engine) {
     engine.stop().await;
 }
 
-/// Rows, records and tables as they stand there, and the sentences of a check.
+/// Returns rows, records and tables as stored, and the sentences of a check.
 async fn stored(schema: &str) -> Map<String, Value> {
     let psql = kit::psql(&kit::SERVER).await;
     let names = "SELECT tablename FROM pg_tables WHERE schemaname = $1 ORDER BY 1";
@@ -134,7 +134,7 @@ async fn databases_of_each_version_open_and_work_on() {
     }
 }
 
-/// A node that was there once, with a shard that is pinned to it.
+/// Lets a node join and leave, with a shard pinned to it.
 async fn join_and_leave(schema: &str) {
     let directory = open_postgres(kit::options(schema, LONE)).unwrap().directory;
     let (all, name) = (ShardSet::first(8), "a");
@@ -151,7 +151,7 @@ async fn join_and_leave(schema: &str) {
     directory.leave(node).await.unwrap();
 }
 
-/// Two epochs, of which the rows of the second are gone; what has to be accepted.
+/// Runs two epochs and loses the rows of the second. Returns the position whose loss must be accepted.
 async fn lose(schema: &str) -> Position {
     for _ in 0..2 {
         let (engine, _) = started(schema, true).await;
@@ -160,7 +160,7 @@ async fn lose(schema: &str) -> Position {
     }
     let psql = kit::psql(&kit::SERVER).await;
     let last = "(SELECT max(writer) FROM writers)";
-    // With the read models, which may have read what is gone.
+    // Read models may have read the lost rows, so they are removed too.
     let delete = format!(
         "SET search_path TO {schema}; DELETE FROM views; DELETE FROM view_rows; DELETE FROM commits WHERE writer = {last}; DELETE FROM \
          leases WHERE writer = {last}; DELETE FROM writers WHERE writer = {last}"
@@ -181,7 +181,7 @@ async fn write_dump() {
     join_and_leave(FORMAT).await;
     let mut accepting = kit::options(FORMAT, LONE);
     accepting.accept_loss = Some(lose(FORMAT).await);
-    // As if it was killed: its stream is sealed by the next one, without a checkpoint.
+    // The engine is dropped as if killed. The next one seals its stream, without a checkpoint.
     let (killed, _) = start(accepting, true).await.unwrap();
     script::live(&killed).await;
     let (engine, _) = started(FORMAT, false).await;
@@ -189,7 +189,7 @@ async fn write_dump() {
 
     let what = ["--no-owner", "--no-privileges", "--schema", FORMAT, "postgres"];
     let dump = String::from_utf8(kit::SERVER.run("pg_dump", &what).unwrap()).unwrap();
-    // An older psql does not know these commands of the newest dumps.
+    // An older psql does not know these commands of recent dumps.
     let is_plain = |line: &&str| !line.starts_with("\\restrict") && !line.starts_with("\\unrestrict");
     let dump: String = dump.lines().filter(is_plain).flat_map(|line| [line, "\n"]).collect();
     fs::create_dir_all(&to).unwrap();

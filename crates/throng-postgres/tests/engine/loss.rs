@@ -1,4 +1,4 @@
-//! Rows that were there once are gone, and the tables prove it: refused, or accepted and never forgotten.
+//! Lost rows, proved by the tables: refused, or accepted and recorded for good.
 
 use crate::{
     counter::{Command, Counter, Hits, engine},
@@ -15,7 +15,7 @@ async fn hit(engine: &Engine, times: u64) {
     }
 }
 
-/// Two epochs of three hits each; then the second one's rows are gone, as in a schema that was restored by halves.
+/// Runs two epochs of three hits each, then deletes the rows of the second, as a partial restore would.
 async fn halved(schema: &str) {
     for _ in 0..2 {
         let engine = engine(kit::options(schema, "lease=0")).await;

@@ -1,4 +1,4 @@
-//! Whole engines on a real server, and what befalls both.
+//! Whole engines on a real server, and their failures.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod budget;

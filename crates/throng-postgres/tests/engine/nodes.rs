@@ -1,4 +1,4 @@
-//! Several nodes on one server: what locks, leases and sessions do to them.
+//! Several nodes on one server: the effects of locks, leases and sessions.
 
 use crate::{counter::until, kit};
 use std::{
@@ -21,7 +21,7 @@ pub(crate) fn shards(of: &[u16]) -> ShardSet {
     of.iter().copied().map(ShardId).collect()
 }
 
-/// A process of a cluster, as far as the database sees it.
+/// A process of a cluster, as the database sees it.
 pub(crate) struct Node {
     pub(crate) opened: Opened,
     pub(crate) id: NodeId,
@@ -146,7 +146,7 @@ pub(crate) async fn upto_here(opened: &Opened, upto: Position, shards: &ShardSet
     }
 }
 
-/// Ends all sessions of an engine, as an operator would.
+/// Ends all sessions of an engine, as an operator could.
 async fn end_sessions(schema: &str, name: &str) {
     let psql = kit::psql(&kit::SERVER).await;
     let ended = format!(
@@ -190,7 +190,7 @@ async fn checkpoints_of_two_nodes_do_not_wait_for_each_other() {
     let schema = kit::schema();
     let mut a = Node::serving(&schema, "", "a", &[0, 1]).await;
     let mut b = Node::serving(&schema, "", "b", &[2, 3]).await;
-    // The second time there are rows of both to be locked.
+    // In the second round there are rows of both to be locked.
     for seq in 1..=2 {
         a.append(&[(0, seq), (1, seq)]).await.unwrap();
         b.append(&[(2, seq), (3, seq)]).await.unwrap();
@@ -221,9 +221,9 @@ async fn checkpoints_of_two_nodes_do_not_wait_for_each_other() {
     }
 }
 
-/// The lease of a writer as it is noted, but held by a process that has ended.
+/// Changes the recorded lease of a writer as if its process had ended.
 async fn kill(schema: &str, writer: WriterId) {
-    // One of the same number that began before: its number is another one's by now.
+    // The lease names a process with the same id that started earlier: the id belongs to another process by now.
     let psql = kit::psql(&kit::SERVER).await;
     let killed = format!(
         "UPDATE {schema}.leases SET process = split_part(process, ' ', 1) || ' 1 ' || substring(process FROM '^\\S+ \\S+ (.*)$') WHERE \
@@ -236,7 +236,7 @@ async fn kill(schema: &str, writer: WriterId) {
 async fn only_leases_of_silent_processes_are_waited_for() {
     let schema = kit::schema();
     let mut taker = Node::serving(&schema, "lease=4s", "taker", &[9]).await;
-    // Waiting for such a lease would be noticed.
+    // The test would hang if somebody waited for such a lease.
     let killed = Node::serving(&schema, "lease=3600s", "killed", &[0]).await;
     let silent = Node::serving(&schema, "lease=4s", "silent", &[1]).await;
     kill(&schema, killed.writer).await;
@@ -255,7 +255,7 @@ async fn only_leases_of_silent_processes_are_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn giver_and_receiver_of_a_shard_both_go_on_at_once() {
     let schema = kit::schema();
-    // Waiting for such a lease would be noticed.
+    // The test would hang if somebody waited for such a lease.
     let mut a = Node::serving(&schema, "lease=3600s", "a", &[0, 1]).await;
     let mut b = Node::serving(&schema, "lease=3600s", "b", &[2]).await;
     a.append(&[(0, 1), (1, 1)]).await.unwrap();
@@ -293,7 +293,7 @@ async fn a_node_joins_after_a_lone_engine_stopped_mid_checkpoint() {
     let schema = kit::schema();
     let first = Node::join(&schema, "lease=1s", "first").await;
     let psql = kit::psql(&kit::SERVER).await;
-    // A process that was stopped: its lease is over, and one of its sessions holds its writer's row.
+    // The process was stopped: its lease has expired, and one of its sessions holds its writer's row.
     psql.batch_execute(&format!(
         "SET search_path TO {schema}; INSERT INTO writers (writer, node, session) VALUES (7, 'alone', 'stopped'); INSERT INTO leases \
          (writer, until) VALUES (7, clock_timestamp() - interval '1 s')"
@@ -325,7 +325,7 @@ async fn a_node_without_sessions_lives_until_it_is_declared_dead() {
     let view = b.opened.directory.view().await.unwrap();
     assert_eq!(view.node(a.id).map(|node| node.state), Some(NodeState::Serving));
     assert_eq!(b.take(&[0]).await, ShardSet::default(), "it lives");
-    // It connects again by itself; what it has open is open.
+    // The node reconnects by itself, and its open streams stay open.
     let mut beaten = a.opened.directory.beat(a.id, NodeState::Serving).await;
     while beaten.is_err() {
         beaten = a.opened.directory.beat(a.id, NodeState::Serving).await;
@@ -334,14 +334,14 @@ async fn a_node_without_sessions_lives_until_it_is_declared_dead() {
     while appended.is_err() {
         appended = a.append(&[(0, 1)]).await;
     }
-    // Somebody who comes under its name says so.
+    // A process that joins under its name declares it dead.
     drop(a.opened);
     let again = Node::join(&schema, "lease=2s", "a").await;
     assert!(again.id > a.id);
     assert_eq!(b.take(&[0]).await, shards(&[0]));
 }
 
-/// The answer to the first try was lost: the process joins again, and nobody else is there to say that what it was then is over.
+/// The answer to the first attempt was lost. The process joins again, and no other node is there to declare its first node dead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_joins_again_that_did_not_hear_that_it_had_joined() {
     let schema = kit::schema();
@@ -410,7 +410,7 @@ async fn lost_commits_that_a_node_has_covered_are_noticed() {
         node.opened.journal.seal(node.writer).await.unwrap();
         node.opened.directory.leave(node.id).await.unwrap();
     }
-    // As a standby that was behind.
+    // Simulates a standby that was behind.
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute(&format!(
         "SET search_path TO {schema}; DELETE FROM commits WHERE writer = {lost}; DELETE FROM leases WHERE writer = {lost}; DELETE FROM \
@@ -434,7 +434,7 @@ async fn lost_commits_that_a_node_has_covered_are_noticed() {
         matches!(&refused, Err(Error::Lost { loss, .. }) if loss.covered == covered),
         "{refused:?}"
     );
-    // Accepted, all is begun anew, and no number is given again that a table knows.
+    // After the loss is accepted, everything begins anew. No number known to a table is given out again.
     let mut options = kit::options(&schema, "lease=1s");
     options.accept_loss = Some(covered);
     let accepting = tokio::task::spawn_blocking(|| open_postgres(options))
@@ -473,7 +473,7 @@ async fn the_tools_count_the_commits_each_node_has_covered() {
     a.checkpoint().await;
     let found = verify(options.clone()).await;
     assert!(found.is_sound(), "{found}");
-    // An event that is not indexed is found.
+    // An event that is not indexed is still found.
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute(&format!("UPDATE {schema}.entities SET seq = 1 WHERE id = 'c0'"))
         .await
@@ -494,7 +494,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
         let found: Vec<(&str, i64)> = found.iter().map(|(id, seq)| (&**id, *seq)).collect();
         assert_eq!(found, expected);
     };
-    // Two epochs without the table, the second of a cluster.
+    // Two epochs ran without the table, the second in a cluster.
     for seq in 1..=2 {
         let mut a = Node::serving(&schema, "lease=1s&events=off", "a", &[0]).await;
         let mut b = Node::serving(&schema, "lease=1s&events=off", "b", &[1]).await;
@@ -509,7 +509,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
     seqs(&[]).await;
     let mut a = Node::serving(&schema, "lease=1s", "a", &[0]).await;
     a.append(&[(0, 3)]).await.unwrap();
-    // As an engine does that knows what is covered: of the streams before nothing is left to index.
+    // An engine knows the covered position: nothing of the earlier streams is left to index.
     let checkpoint = Checkpoint {
         sealed: Vec::new(),
         ..a.upto_here().await
@@ -518,7 +518,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
     seqs(&[("c0", 1), ("c0", 2), ("c0", 3)]).await;
     a.opened.journal.seal(a.writer).await.unwrap();
     a.opened.directory.leave(a.id).await.unwrap();
-    // One engine alone, without the table and then with it.
+    // A single engine runs without the table, then with it.
     for (more, is_filled) in [("lease=1s&events=off", false), ("lease=1s", true)] {
         let alone = open(&schema, more).await;
         let writer = alone.journal.open("alone").await.unwrap().writer;
@@ -541,7 +541,7 @@ async fn nodes_fill_the_table_events_once_it_is_switched_on() {
     .await;
 }
 
-/// Returns the statements that leave the tables as the program before had them.
+/// Returns the statements that restore the tables of the previous program.
 fn as_before(schema: &str) -> String {
     format!(
         "DROP TABLE {schema}.losses, {schema}.lost_commits, {schema}.sizes, {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
@@ -555,7 +555,7 @@ async fn a_migration_yields_to_a_node_that_locks_in_the_other_order() {
     drop(open(&schema, "").await);
     let psql = kit::psql(&kit::SERVER).await;
     psql.batch_execute(&as_before(&schema)).await.unwrap();
-    // As a node joins, of whichever program.
+    // The lock that a joining node of any program takes.
     let begin = format!("BEGIN; SELECT FROM {schema}.cluster FOR UPDATE");
     psql.batch_execute(&begin).await.unwrap();
     let opening = tokio::spawn({
@@ -577,7 +577,7 @@ async fn a_migration_yields_to_a_node_that_locks_in_the_other_order() {
 async fn an_older_node_works_on_new_tables_and_is_known_as_older() {
     let schema = kit::schema();
     let old = Node::serving(&schema, "", "old", &[0, 1]).await;
-    // And the next one makes the tables its own beside that node.
+    // The next program migrates the tables while that node runs.
     kit::psql(&kit::SERVER)
         .await
         .batch_execute(&as_before(&schema))
@@ -640,7 +640,7 @@ async fn dead_node_may_answer_while_its_lease_lasts() {
             .may_answer
     };
     assert!(!may_answer().await, "it lives");
-    // A process of another machine, of which nothing is known.
+    // A process of another machine, whose state is unknown.
     let psql = kit::psql(&kit::SERVER).await;
     let elsewhere = format!("UPDATE {schema}.leases SET process = '1 1 pid:[1] elsewhere host' WHERE writer = $1");
     psql.execute(&elsewhere, &[&dead.writer.0.cast_signed()]).await.unwrap();

@@ -1,4 +1,4 @@
-//! The server goes away, or says no, in the middle of load: nothing acknowledged is lost, nothing counts twice.
+//! The server goes away, or refuses, under load: no acknowledged hit is lost, and none counts twice.
 
 use crate::{
     counter::{Command, Counter, Hits, Load, engine, until},
@@ -98,7 +98,7 @@ async fn a_full_disk_refuses_commands_but_not_reads() {
     load.end(engine, kit::options(&schema, "")).await;
 }
 
-/// Until a command is told that there is no room. A commit waits for room for a while only; then another one is tried.
+/// Sends commands until one is refused for lack of room. A commit waits for room only for a while, then another one is tried.
 async fn until_refused(engine: &Engine) {
     eventually("it is refused for room", async || {
         let asked = engine.entity::<Counter>("idle").ask(Command::Hit {}).await;

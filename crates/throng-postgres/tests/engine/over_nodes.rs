@@ -1,4 +1,4 @@
-//! Several nodes on one journal: what is read over all of them.
+//! Several nodes on one journal: reads over all of them.
 
 use crate::{
     counter::{Command, Counter, Happened, Hits, until},
@@ -22,7 +22,7 @@ use throng_testing::eventually_ok;
 const SHARDS: u16 = 256;
 const COUNTERS: usize = 40;
 
-/// The hits of each counter; an event that does not follow the one before stops it.
+/// A projection of the hits of each counter. It stops at an event that does not follow the previous one.
 pub(crate) struct Counted;
 
 impl Projection for Counted {
@@ -41,7 +41,7 @@ impl Projection for Counted {
     }
 }
 
-/// Engines that ask each other without a network.
+/// Engines that reach each other without a network.
 #[derive(Default)]
 pub(crate) struct Wires {
     engines: Mutex<BTreeMap<NodeId, Engine>>,
@@ -129,7 +129,7 @@ async fn hit(engine: &Engine) {
     }
 }
 
-/// Every engine reads of every counter that it was hit so often, and one of them runs the projection.
+/// Checks that each engine reads this many hits of every counter, and that one of them runs the projection.
 async fn check(engines: &[&Engine], hits: u64) {
     for engine in engines {
         let rows = engine.read_model::<Counted>();
@@ -169,7 +169,7 @@ async fn rows_lists_and_histories_agree_on_nodes_and_lone_engines() {
     hit(&other.engine).await;
     check(&[&one.engine, &other.engine], 3).await;
 
-    // All but one shard go to the other node.
+    // All but one shard move to the other node.
     one.engine.driver().release().await.unwrap();
     one.directory.give(one.id, other.id, &shards(1, 100)).await.unwrap();
     serve(&one, &wires).await;
@@ -177,7 +177,7 @@ async fn rows_lists_and_histories_agree_on_nodes_and_lone_engines() {
     hit(&one.engine).await;
     check(&[&one.engine, &other.engine], 4).await;
 
-    // That one dies without a word.
+    // The other node dies without notice.
     let view = other.directory.beat(other.id, NodeState::Serving).await.unwrap();
     let is_dead = one
         .directory
@@ -203,7 +203,7 @@ async fn rows_lists_and_histories_agree_on_nodes_and_lone_engines() {
     single.stop().await;
 }
 
-/// The last event of each counter; it cannot bear the second.
+/// A projection of each counter's last event. It fails at the second event.
 struct NoSecond;
 
 impl Projection for NoSecond {
@@ -250,7 +250,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
     engine.stop().await;
 }
 
-/// Gives shards from one to the other.
+/// Moves shards from one node to the other.
 pub(crate) async fn give(from: &Node, to: &Node, of: &ShardSet, wires: &Wires) {
     from.engine.driver().release().await.unwrap();
     from.directory.give(from.id, to.id, of).await.unwrap();
@@ -258,7 +258,7 @@ pub(crate) async fn give(from: &Node, to: &Node, of: &ShardSet, wires: &Wires) {
     serve(to, wires).await;
 }
 
-/// Returns the number of events of all counters that are left.
+/// Returns the number of remaining events of all counters.
 async fn left(engine: &Engine) -> usize {
     let mut left = 0;
     for counter in 0..COUNTERS {
@@ -273,7 +273,7 @@ async fn expired_history_goes_while_shards_change_owners() {
     const ROUNDS: u16 = 8;
     let schema = kit::schema();
     let options = || Options {
-        // Everything that is durable is over.
+        // All durable history is expired.
         keep: BTreeMap::from([("counter".to_owned(), Keep::Age(Duration::ZERO))]),
         prune_every: Some(Duration::from_hours(1)),
         checkpoint_every: Duration::from_millis(200),
@@ -291,7 +291,7 @@ async fn expired_history_goes_while_shards_change_owners() {
         let of = shards(round * 16, round * 16 + 16);
         let passes = async |engine: Engine| {
             for _ in 0..3 {
-                // One that meets a change of owners may be cut off.
+                // A pass may be cut off by a change of owners.
                 if let Err(why) = engine.prune(false).await {
                     println!("a pass in round {round}: {why}");
                 }
@@ -306,7 +306,7 @@ async fn expired_history_goes_while_shards_change_owners() {
     hit(&one.engine).await;
     hit(&other.engine).await;
     let hits = 3 + 2 * u64::from(ROUNDS);
-    // How far the projection has come stands with its rows within a second.
+    // The projection stores its progress with its rows within a second.
     eventually_ok("history goes", async || {
         other.engine.prune(false).await.unwrap();
         match left(&one.engine).await {
@@ -324,7 +324,7 @@ async fn expired_history_goes_while_shards_change_owners() {
     }
     wires.engines.lock().unwrap().clear();
     drop((one, other));
-    // The commits alone are left.
+    // Only the commits remain.
     let lost = format!(
         "SET search_path TO {schema}; TRUNCATE entities, states, places, system, events, covers; UPDATE checkpoint SET writer = NULL, \
          commit = NULL, events_writer = NULL, events_commit = NULL"

@@ -1,4 +1,4 @@
-//! The table `places`: where an entity's events stand in the commits.
+//! The table `places`, which locates an entity's events in the commits.
 
 use crate::kit;
 use throng_journal::{

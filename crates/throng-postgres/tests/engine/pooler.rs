@@ -12,7 +12,7 @@ use throng_postgres::open_postgres;
 
 type Sessions = Arc<Mutex<VecDeque<TcpStream>>>;
 
-/// A message after the first: its type, and all of it.
+/// Reads a message after the first: its type, and all its bytes.
 fn message(from: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     from.read_exact(&mut head).ok()?;
@@ -23,7 +23,7 @@ fn message(from: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     Some((head[0], all))
 }
 
-/// Opens a client's own session, in which it is let in.
+/// Opens a session for a client, and forwards the authentication.
 fn let_in(client: &mut TcpStream, server: u16) -> Option<TcpStream> {
     let mut length = [0; 4];
     client.read_exact(&mut length).ok()?;
@@ -36,14 +36,14 @@ fn let_in(client: &mut TcpStream, server: u16) -> Option<TcpStream> {
         client.write_all(&all).ok()?;
         match kind {
             b'Z' => return Some(session),
-            // A challenge of the server's.
+            // The server sent a challenge.
             b'R' if [10, 11].contains(&all[8]) => session.write_all(&message(client)?.1).ok()?,
             _ => {}
         }
     }
 }
 
-/// Gives each transaction of a client the session that has been free for longest, as pgbouncer does with `pool_mode=transaction`.
+/// Gives each transaction of a client the session that was idle longest, as pgbouncer does with `pool_mode=transaction`.
 fn pool(mut client: TcpStream, server: u16, free: &Sessions) -> Option<()> {
     let sessions = || free.lock().unwrap_or_else(PoisonError::into_inner);
     let own = let_in(&mut client, server)?;
@@ -67,7 +67,7 @@ fn pool(mut client: TcpStream, server: u16, free: &Sessions) -> Option<()> {
     }
 }
 
-/// Passes an answer on; true if no transaction is open after it.
+/// Forwards an answer. Returns true if no transaction is open after it.
 fn answer(session: &mut TcpStream, client: &mut TcpStream) -> Option<bool> {
     loop {
         let (kind, all) = message(session)?;

@@ -1,4 +1,4 @@
-//! A place that cannot be used is refused with a sentence: it says what was found and what to do, and never shows a password.
+//! A journal that cannot be used is refused with a sentence. It states the fault and the remedy, and never shows a password.
 
 use crate::{counter::Counter, kit};
 use servers::Postgres;
@@ -84,7 +84,7 @@ async fn read_only_tools_do_not_change_an_older_programs_tables() {
     let schema = kit::schema();
     drop(open_postgres(kit::options(&schema, "")).unwrap());
     let psql = kit::psql(&kit::SERVER).await;
-    // As the program before left them.
+    // Restores the tables of the previous program.
     let undo = format!(
         "DROP TABLE {schema}.cluster CASCADE; DELETE FROM {schema}.migrations WHERE version = (SELECT max(version) FROM {schema}.migrations)"
     );
@@ -123,7 +123,7 @@ async fn a_server_that_takes_no_writes_is_refused() {
     };
     let parts = ["read-only transaction", "25006", "name the primary in the URL"];
     assert_says(&refused(&url(&kit::schema())), &parts);
-    // The tables are there: the journal is opened, and the first thing to be written is refused.
+    // The tables exist, so the journal is opened, and the first write is refused.
     let schema = kit::schema();
     drop(open_postgres(kit::options(&schema, "")).unwrap());
     let opened = open_postgres(url(&schema).parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The database is replaced by an older copy of itself, as where a standby is promoted that lacks the last commits.
+//! The database is replaced by an older copy, as if a standby without the last commits was promoted.
 
 use crate::{
     counter::{Command, Counter, Hits, engine_with, until},
@@ -13,7 +13,7 @@ use throng_journal::{
 use throng_postgres::{OnLoss, PostgresOptions, open_postgres, tools};
 use throng_testing::eventually_ok;
 
-/// Checkpoints would notice, too.
+/// Disables checkpoints, because they would notice the loss, too.
 fn without_checkpoints() -> Options {
     Options {
         checkpoint_every: Duration::from_secs(3_600),
@@ -21,7 +21,7 @@ fn without_checkpoints() -> Options {
     }
 }
 
-/// A hit under a key, asked for until it is acknowledged.
+/// Hits under a key until the hit is acknowledged.
 async fn hit(engine: &Engine, key: &str) -> u64 {
     let asked = eventually_ok("it is hit", async || {
         engine.entity::<Counter>("one").once(key).ask(Command::Hit {}).await
@@ -33,7 +33,7 @@ async fn hits(engine: &Engine) -> Option<u64> {
     engine.entity::<Counter>("one").read(Hits).await.ok()
 }
 
-/// A recorded loss: writer, the last commit that was acknowledged, the last that is there.
+/// Returns the recorded losses: writer, last acknowledged commit, last commit that is there.
 async fn losses(schema: &str) -> Vec<(i64, i64, i64)> {
     let rows = format!("SELECT writer, commit, held FROM {schema}.losses ORDER BY loss");
     let rows = kit::psql(&kit::SERVER).await.query(&rows, &[]).await.unwrap();
@@ -115,7 +115,7 @@ async fn engine_told_to_go_on_names_exactly_the_lost_commits() {
         hit(&engine, key).await;
     }
     copy.put_back().await;
-    // Its commit finds no predecessor: the seal says so.
+    // The commit finds no predecessor, and the seal reports that.
     assert_eq!(hit(&engine, "d").await, 2);
     assert_eq!(
         losses(&schema)
@@ -187,7 +187,7 @@ async fn rollback_without_a_lost_commit_is_no_loss() {
     let copy = Copy::of(&schema).await;
     copy.put_back().await;
     assert_eq!(hit(&engine, "b").await, 2);
-    // A writer that never committed is not there: nothing was acknowledged since.
+    // A writer that never committed is absent: it has acknowledged nothing.
     engine.stop().await;
     drop(engine);
     let copy = Copy::of(&schema).await;
@@ -218,7 +218,7 @@ async fn node_in_an_older_directory_has_to_join_again() {
             _ => joined.put_back().await,
         }
         if what == "version" {
-            // As many beats as before, made by nobody.
+            // The counters of beats equal those before, though no node has beaten.
             let beats = format!("UPDATE {schema}.nodes SET beat = beat + 1");
             kit::psql(&kit::SERVER).await.execute(&beats, &[]).await.unwrap();
         }
@@ -255,7 +255,7 @@ async fn node_with_lost_commits_joins_again_once() {
     assert_eq!(losses(&schema).await.len(), 1);
 }
 
-/// A beat that is answered: connections were ended.
+/// Repeats a beat until it is answered, because connections were ended.
 async fn beat(node: &Node) -> Result<(), Error> {
     loop {
         match node.opened.directory.beat(node.id, NodeState::Serving).await {
@@ -291,7 +291,7 @@ async fn commit_of_a_lost_writer_does_not_land_in_a_newer_stream() {
     let schema = kit::schema();
     let a = Node::serving(&schema, "lease=3600s", "a", &[0]).await;
     let lost = a.writer;
-    // As another process that was given the number by a server that did not know of it.
+    // Acts as another process that got this number from a server that did not know of the first.
     let again = format!(
         "SET search_path TO {schema}; UPDATE writers SET session = 'another', shards = NULL WHERE writer = {}",
         lost.0

@@ -1,4 +1,4 @@
-//! A second engine takes over: the first commits nothing more, makes no checkpoint, and answers nothing.
+//! A second engine takes over. The first one then commits nothing, makes no checkpoint, and answers nothing.
 
 use crate::{
     counter::{Command, Counter, Hits, Load, engine, until},
@@ -34,7 +34,7 @@ async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
     let first = one.journal.open("node").await.unwrap().writer;
     append(&*one.journal, commit(first, 1)).await.unwrap();
     until("it has its lease", || one.journal.holds(first)).await;
-    // Its engine could answer until its lease is over: so long this one waits.
+    // Its engine may answer until its lease expires, so this one waits as long.
     let second = other.journal.open("node").await.unwrap().writer;
     assert!(!one.journal.holds(first), "its lease is over");
     until("it has its lease", || other.journal.holds(second)).await;
@@ -58,7 +58,7 @@ async fn a_sealed_writer_has_no_commit_no_checkpoint_and_no_lease() {
         "nothing of it is there"
     );
     assert_eq!(other.journal.seal(first).await.unwrap(), CommitNo(1));
-    // It does not take back what it lost, as long as the other one lives.
+    // It does not take the journal back while the other one lives.
     let again = one.journal.open("node").await;
     assert!(
         matches!(again, Err(Error::Sealed(writer)) if writer == first),
@@ -92,7 +92,7 @@ async fn an_engine_does_not_take_back_from_one_that_is_about_to_begin() {
         })
         .await;
     };
-    // The one takes over, and the other one, which has noticed or lost its connections, opens its next writer right behind.
+    // One engine takes over. The other one notices or loses its connections, and opens its next writer right afterwards.
     let taking_over = async { other.journal.open("node").await };
     let taking_back = async {
         waiting(1).await;
@@ -119,7 +119,7 @@ async fn a_taken_over_engine_lets_its_successor_renew_the_lease() {
     let schema = kit::schema();
     let one = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
-    // Of another engine that has begun, and was too busy to renew its lease.
+    // The lease belongs to an engine that was too busy to renew it.
     let psql = kit::psql(&kit::SERVER).await;
     let writer = first.0 + 1;
     let second = format!(
@@ -147,7 +147,7 @@ async fn an_unfinished_checkpoint_does_not_hold_up_the_next_engine() {
     let one = open_postgres(kit::options(&schema, "lease=0")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
     append(&*one.journal, commit(first, 1)).await.unwrap();
-    // As a process stopped in the middle of an append and of a checkpoint would: two of its sessions hold locks.
+    // Two sessions hold locks, as if a process was stopped in the middle of an append and of a checkpoint.
     let session = kit::psql(&kit::SERVER).await;
     let name: String = session
         .query_one(&format!("SELECT session FROM {schema}.writers"), &[])
@@ -184,7 +184,7 @@ async fn an_engine_that_was_taken_over_answers_nothing_from_memory() {
     assert_eq!(first.entity::<Counter>("one").read(Hits).await.unwrap(), 1);
     let second = engine(kit::options(&schema, "lease=1s")).await;
     assert_eq!(second.entity::<Counter>("one").ask(Command::Hit {}).await.unwrap(), 2);
-    // The first knows of nothing; what it holds is stale.
+    // The first engine does not know of the takeover, and its state is stale.
     let stale = first.entity::<Counter>("one").read(Hits).await;
     assert!(stale.is_err(), "{stale:?}");
     let refused = first.entity::<Counter>("one").ask(Command::Hit {}).await;
@@ -216,7 +216,7 @@ async fn an_engine_with_a_silent_server_stops_answering_at_lease_end() {
     engine.stop().await;
 }
 
-/// When a lease is over by the server's clock; the server says how far away that is.
+/// Returns true if a lease is unexpired by the server's clock.
 async fn is_unexpired(writer: WriterId, schema: &str) -> bool {
     let psql = kit::psql(&kit::SERVER).await;
     let left = format!("SELECT until > clock_timestamp() FROM {schema}.leases WHERE writer = $1");
@@ -229,7 +229,7 @@ async fn opening_waits_for_the_lease_of_a_writer_sealed_by_others() {
     let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
     append(&*one.journal, commit(first, 1)).await.unwrap();
-    // As a stand-by that was killed right after it had sealed the writer.
+    // A standby was killed right after it had sealed the writer.
     let other = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     assert_eq!(other.journal.seal(first).await.unwrap(), CommitNo(1));
     assert!(is_unexpired(first, &schema).await, "its engine may answer");
@@ -245,7 +245,7 @@ async fn a_session_that_is_gone_does_not_say_that_its_engine_is() {
     let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
     until("it has its lease", || one.journal.holds(first)).await;
-    // As an operator, or a server that restarts: the process lives on, and answers from memory for as long as its lease.
+    // An operator or a server's restart ends the sessions. The process lives on, and answers from memory until its lease expires.
     let psql = kit::psql(&kit::SERVER).await;
     let pattern = format!("throng {schema} %");
     psql.query(
@@ -263,7 +263,7 @@ async fn a_session_that_is_gone_does_not_say_that_its_engine_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_ends_in_order_is_followed_at_once() {
     let schema = kit::schema();
-    // Waiting for such a lease would be noticed.
+    // The test would hang if somebody waited for such a lease.
     let one = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
     let first = one.journal.open("node").await.unwrap().writer;
     drop(one);
@@ -299,7 +299,7 @@ async fn an_idle_engine_notices_a_takeover_and_takes_back_afterwards() {
     first.stop().await;
 }
 
-/// A holder of the one connection in the pool waits for no other connection.
+/// The holder of the pool's only connection needs no second one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_pooled_connection_is_enough_for_an_engine() {
     let schema = kit::schema();

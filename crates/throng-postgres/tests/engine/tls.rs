@@ -1,10 +1,10 @@
-//! Connections are encrypted where the URL says so, and the certificate is looked at as far as it says.
+//! Connections are encrypted if the URL says so, and the certificate is verified as far as it says.
 
 use servers::{Postgres, PostgresOptions as ServerOptions};
 use std::{fs, path::Path};
 use throng_postgres::open_postgres;
 
-/// A certificate for a name, by itself, and its key.
+/// Returns a self-signed certificate for a name, and its key.
 fn certificate(name: &str) -> (String, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())

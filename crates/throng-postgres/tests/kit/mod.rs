@@ -1,4 +1,4 @@
-//! A server for all tests of a file, and a schema for each.
+//! A server for all tests of a file, and a schema for each test.
 #![allow(dead_code, reason = "each file of tests uses a part")]
 
 use servers::{Postgres, PostgresOptions as ServerOptions};
@@ -9,10 +9,10 @@ use std::sync::{
 use throng_postgres::PostgresOptions;
 use tokio_postgres::{Client, NoTls};
 
-/// Gone when the test's process is, see `servers`.
+/// Ends with the test's process, see `servers`.
 pub(crate) static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(ServerOptions::default()).unwrap());
 
-/// A schema nobody has used.
+/// Returns the name of an unused schema.
 pub(crate) fn schema() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed))
@@ -21,7 +21,7 @@ pub(crate) fn schema() -> String {
 /// The database of most tests.
 const DATABASE: &str = "postgres";
 
-/// The URL of a schema, with more options of the form `a=b&c=d`.
+/// Returns the URL of a schema, with more options of the form `a=b&c=d`.
 pub(crate) fn url(server: &Postgres, schema: &str, more: &str) -> String {
     url_in(server, DATABASE, schema, more)
 }
@@ -34,7 +34,7 @@ pub(crate) fn options(schema: &str, more: &str) -> PostgresOptions {
     url(&SERVER, schema, more).parse().unwrap()
 }
 
-/// A session of the test's own, as of an operator with psql.
+/// Opens a separate session, as an operator with psql would.
 pub(crate) async fn psql(server: &Postgres) -> Client {
     psql_in(server, DATABASE).await
 }
@@ -45,7 +45,7 @@ pub(crate) async fn psql_in(server: &Postgres, database: &str) -> Client {
     client
 }
 
-/// The tables of a schema as they were at one moment, to be put back later: as a standby that lags has them, or a backup.
+/// The tables of a schema at one moment, to be restored later. It simulates a lagging standby, or a backup.
 pub(crate) struct Copy {
     schema: String,
 }
@@ -61,7 +61,7 @@ impl Copy {
         Self { schema: schema.into() }
     }
 
-    /// All at once. Whoever is connected loses the connection, as where another server takes this one's place.
+    /// Restores all tables at once. All clients lose their connections, as if another server took this one's place.
     pub(crate) async fn put_back(&self) {
         let Self { schema } = self;
         let put_back = format!(
@@ -70,7 +70,7 @@ impl Copy {
              {schema}_copy.%I', t, t); END LOOP; END $$; COMMIT"
         );
         let client = psql(&SERVER).await;
-        // Where it waits for somebody who waits for it.
+        // It fails if it is in a deadlock with another session.
         while client.batch_execute(&put_back).await.is_err() {
             client.batch_execute("ROLLBACK").await.unwrap();
         }

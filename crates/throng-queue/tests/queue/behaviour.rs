@@ -22,7 +22,7 @@ fn small(hand_over: HandOver) -> Options {
     Options::default().batch_items(4).batches(2).hand_over(hand_over)
 }
 
-/// Everything there is now.
+/// Receives all available items.
 fn all<T>(receiver: &mut Receiver<T>) -> Vec<T> {
     let mut items = Vec::new();
     while let Ok(batch) = receiver.try_receive() {
@@ -31,7 +31,7 @@ fn all<T>(receiver: &mut Receiver<T>) -> Vec<T> {
     items
 }
 
-/// Sends numbers until there is no room; how many were taken.
+/// Sends numbers until the queue is full. Returns the number of items taken.
 fn fill(sender: &mut throng_queue::Sender<usize>) -> usize {
     (0..)
         .find(|item| sender.try_send(*item).is_err())
@@ -50,7 +50,7 @@ fn a_waiting_receiver_gets_the_first_item_at_once() {
     let (mut sender, mut receiver) = bounded(Options::default());
     let waiting = thread::spawn(move || receiver.receive().map(Vec::from_iter));
     sender.send(7).unwrap();
-    // The sender lives on and sends nothing more: the receiver would wait for ever for a full batch.
+    // The sender lives on but sends nothing more. A receiver that waits for a full batch would wait for ever.
     assert_eq!(waiting.join().unwrap(), Ok(vec![7]));
     drop(sender);
 }
@@ -112,7 +112,7 @@ fn a_full_queue_takes_no_more_than_its_bound() {
     for hand_over in BOTH {
         let (mut sender, receiver) = bounded(small(hand_over));
         let sent = fill(&mut sender);
-        // Two batches of three or four in the queue, and perhaps one with the sender.
+        // The queue holds two batches of three or four, and the sender perhaps one.
         assert!((6..=12).contains(&sent), "{sent} items were taken with {hand_over:?}");
         assert!(receiver.backlog().batches <= 2);
         assert!(matches!(sender.try_send(9), Err(TrySendError::Full(9))));
@@ -365,7 +365,7 @@ fn a_batch_can_be_read_changed_taken_and_kept() {
     assert_eq!((half.next().unwrap().as_str(), half.len()), ("a", 3));
 }
 
-/// Counts its drops, and panics in the ones it is told to.
+/// Counts its drops, and panics in the chosen ones.
 struct Counted {
     drops: Arc<AtomicUsize>,
     panics: bool,

@@ -1,4 +1,4 @@
-//! The queue from outside; its interleavings are in loom.rs, a program of its own, which is built with the feature.
+//! The queue from outside. Its interleavings are in loom.rs, a separate program that needs the feature.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! The queue against the simplest model of one, on one thread, for any order of operations.
+//! The queue compared with a simple model, on one thread, for any order of operations.
 
 #![cfg(not(feature = "loom"))]
 
@@ -41,10 +41,10 @@ fn options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// An item: who sent it, and its number.
+/// An item: its sender, and its number.
 type Item = (usize, u64);
 
-/// A sender, and what it has sent and no receiver has given out.
+/// A sender, and its items that no receiver has returned.
 struct Sending {
     sender: Option<Sender<Item>>,
     name: usize,
@@ -54,7 +54,7 @@ struct Sending {
 struct Model {
     senders: Vec<Sending>,
     receivers: Vec<Receiver<Item>>,
-    /// Sent and not received, of each sender by its name.
+    /// The items sent and not received, by sender.
     waiting: Vec<VecDeque<u64>>,
     several: bool,
 }
@@ -178,7 +178,7 @@ proptest! {
                 }
             }
         }
-        // At the end everything that was sent arrives.
+        // At the end every sent item arrives.
         model.senders.clear();
         for place in 0..model.receivers.len() {
             while model.waiting.iter().any(|waiting| !waiting.is_empty()) {

@@ -1,4 +1,4 @@
-//! The bus: who hears what, and who is told what was lost.
+//! The bus: the receivers of each message, and the reports of losses.
 
 use std::{
     sync::mpsc::{self, Sender},
@@ -110,7 +110,7 @@ fn a_remote_bus_is_not_sent_its_own_events() {
     let mut heard_here = local.subscribe();
     local.publish(1);
     remote.publish(2);
-    // Two rounds of forwarding: the second has nothing to do.
+    // The second round of forwarding has nothing to do.
     for round in 0..2 {
         let mut forwarded = 0;
         while let Some(Heard::Event(n)) = to_there.try_next() {

@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! The examples do what they claim.
 
 #[path = "../../examples/group_commit.rs"]
 mod group_commit;

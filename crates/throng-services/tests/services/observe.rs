@@ -1,4 +1,4 @@
-//! Statistics and health, by a clock of the test's own.
+//! Statistics and health, with the test's own clock.
 
 use std::{
     sync::{

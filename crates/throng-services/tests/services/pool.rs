@@ -1,4 +1,4 @@
-//! Pools: every message to one worker, the right one.
+//! Pools: each message goes to exactly one worker, the right one.
 
 use proptest::prelude::*;
 use std::{collections::BTreeMap, thread, time::Duration};
@@ -105,7 +105,7 @@ proptest! {
         drop((one, other));
         let mut seen = BTreeMap::new();
         let asked = running.address().ask_all(Message::Seen);
-        // Asked last, but by another sender: only after the stop everything is received for sure.
+        // The last message has another sender, so only the stop ensures that everything was received.
         drop(wait_all(asked, LONG));
         let mut address = running.address();
         while seen.values().map(Vec::len).sum::<usize>() < keys.len() {

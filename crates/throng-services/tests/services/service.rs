@@ -1,4 +1,4 @@
-//! Services on threads of their own, and in place.
+//! Services on separate threads, and in place.
 
 use std::{
     sync::{
@@ -10,7 +10,7 @@ use std::{
 };
 use throng_services::{AskError, Context, HandOver, OnPanic, Reply, Service, TrySendError, service};
 
-/// The longest wait; a test that takes longer has failed.
+/// The time after which a waiting test fails.
 const LONG: Duration = Duration::from_mins(2);
 
 enum Message {
@@ -18,12 +18,12 @@ enum Message {
     Get(Reply<u64>),
     Keep(Reply<u64>),
     Panic(Option<Reply<u64>>),
-    /// Says that it is there, and waits to be let go on.
+    /// Reports its arrival, and waits until it may continue.
     Hold(Sender<()>, Receiver<()>),
     Stop,
 }
 
-/// A counter that writes down which of its hooks were called.
+/// A counter that records the calls of its hooks.
 #[derive(Default)]
 struct Counter {
     count: u64,
@@ -102,7 +102,7 @@ fn hooks_run_in_order_and_messages_sent_meanwhile_are_one_batch() {
     let counts = running.stop();
     assert_eq!((counts.received, counts.batches, counts.panics), (7, 2, 0));
     let mut hooks = hooks.lock().unwrap().clone();
-    // Before the first message there may have been a moment with nothing to do.
+    // There may have been an idle moment before the first message.
     if hooks[1] == "empty" {
         hooks.remove(1);
     }
@@ -281,7 +281,7 @@ fn a_full_queue_refuses_a_send_that_does_not_wait() {
     assert_eq!(running.stop().received, sent + 1, "what was taken was received");
 }
 
-/// Ticks, and asks another service.
+/// A service that ticks, and asks another service.
 #[derive(Default)]
 struct Asker {
     ticks: u64,

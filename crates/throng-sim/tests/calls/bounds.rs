@@ -1,4 +1,4 @@
-//! The bounds of a worker: attempts at once and a second in all nodes together, retries, and the breaker.
+//! The bounds of a worker: concurrent attempts, attempts per second over all nodes, retries, and the breaker.
 
 use crate::{
     nodes::{NODES, ask, start_all},
@@ -23,7 +23,7 @@ const OUTAGE: CallFaults = CallFaults {
     slow: 0.0,
 };
 
-/// A worker with these bounds; a [`Fake`] stands for it.
+/// A worker with these bounds. A [`Fake`] replaces it.
 struct Bounded<const CONCURRENCY: usize, const A_SECOND: u32, const RETRIES: u32, const BREAKER: u32>;
 
 impl<const CONCURRENCY: usize, const A_SECOND: u32, const RETRIES: u32, const BREAKER: u32> Outside
@@ -48,11 +48,11 @@ impl<const CONCURRENCY: usize, const A_SECOND: u32, const RETRIES: u32, const BR
     }
 }
 
-/// A worker with an ordinary request and answer.
+/// A worker with the usual request and answer.
 trait Provider: Outside<Request = Charge, Answer = u64, Failure = String> {}
 impl<W: Outside<Request = Charge, Answer = u64, Failure = String>> Provider for W {}
 
-/// An entity that makes many calls of a worker, and counts their outcomes.
+/// An entity that makes many calls to a worker, and counts their outcomes.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
 struct Buyer<W> {
@@ -89,7 +89,7 @@ impl<W: Provider> Entity for Buyer<W> {
     type Id = String;
     type Command = BuyerCommand;
     type Event = BuyerEvent;
-    /// The number of answered calls, and of others with an outcome.
+    /// The numbers of answered calls, and of calls with another outcome.
     type Reply = (u64, u64);
     type Rejection = Never;
 
@@ -132,7 +132,7 @@ struct Shop<W: Provider> {
 }
 
 impl<W: Provider> Shop<W> {
-    /// Has a buyer make so many calls; returns the outcomes it has heard.
+    /// Lets a buyer make this many calls. Returns the numbers of outcomes it has received.
     async fn buy(&self, buyer: u64, count: u64) -> (u64, u64) {
         let buy = |engine: throng::Engine| {
             let buyer = engine.entity::<Buyer<W>>(buyer.to_string());
@@ -166,7 +166,7 @@ impl<W: Provider> Shop<W> {
     }
 }
 
-/// Runs a test for some seeds, on nodes that have settled.
+/// Runs a test for several seeds, on settled nodes.
 fn on_nodes<W: Provider>(name: &str, seeds: u64, test: impl AsyncFn(Shop<W>)) {
     let run = |seed, keep_trace| -> Result<Run, _> {
         let provider = Fake::<W>::answers(|charge| Ok(charge.cents));
@@ -235,7 +235,7 @@ fn outage_costs_few_attempts() {
             shop.buy(buyer, 10).await;
         }
         shop.sim.sleep(SECOND * 60).await;
-        // A node has its breaker: five failures, those under way meanwhile, and probes after 1, 2, 4, 8, 10 s and so on.
+        // Each node has its own breaker: five failures, the calls then in flight, and probes after 1, 2, 4, 8, 10 s and so on.
         let most = NODES * (5 + 10) + 6;
         shop.is_at_most("requests in an outage", shop.provider.requests(), most);
         shop.provider.set_faults(CallFaults::none());
@@ -251,8 +251,8 @@ fn retries_are_bounded_where_the_breaker_is_off() {
             shop.buy(buyer, 10).await;
         }
         shop.sim.sleep(SECOND * 60).await;
-        // A fifth of the first attempts; and a node may make ten retries at once, and one a second. Some are offered as first attempts, and
-        // paid for later.
+        // Retries are limited to a fifth of the first attempts. In addition a node may make ten retries at once, and one per second. Some are offered
+        // as first attempts, and paid for later.
         let seconds = shop.sim.elapsed().as_secs() as usize + 1;
         let most = 60 + 12 + NODES * (10 + seconds) + 10;
         shop.is_at_most("requests in an outage", shop.provider.requests(), most);

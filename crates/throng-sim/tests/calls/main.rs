@@ -1,4 +1,4 @@
-//! A shop that charges for its orders outside, in simulated worlds.
+//! A shop whose orders are charged by an external provider, in simulated worlds.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -15,7 +15,7 @@ use throng::{
 use throng_sim::{CallFaults, Failure, Fake, Faults, Run, Sim, Simulation, for_each_seed, for_each_seed_with};
 
 const ORDERS: u64 = 4;
-/// The deadline of a call, its longest attempt, and time for the rest.
+/// The deadline of a call, its longest attempt, and a margin.
 const SETTLED: Duration = Duration::from_secs(300);
 
 fn provider(faults: CallFaults) -> Fake<Payments> {
@@ -26,7 +26,7 @@ fn provider(faults: CallFaults) -> Fake<Payments> {
     Fake::answers(decide).faults(faults)
 }
 
-/// Orders are placed, charged and killed; whatever happens, each hears one outcome that is true.
+/// Places, charges and kills orders. In any case each order gets one outcome, and it is true.
 fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Result<Run, Box<Failure>> {
     let world = Simulation::new(seed)
         .with::<Order>()
@@ -54,7 +54,7 @@ fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Re
         }
         sim.set_faults(Faults::none());
         for number in 0..ORDERS {
-            // Starts the service, where it was killed.
+            // Starts the service if it was killed.
             sim.read_until_known::<Order, _>(number.to_string(), || View {})
                 .await
                 .unwrap();
@@ -71,7 +71,7 @@ fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Re
     sold.map(|((), run)| run)
 }
 
-/// Checks that an order has heard one outcome, and that it is what happened at the provider.
+/// Checks that an order has received one outcome, and that it matches the provider.
 fn is_true(sim: &Sim, provider: &Fake<Payments>, number: u64, order: &Order) {
     let effects = order.call.map_or(0, |call| provider.effects_of(call));
     let requests = order.call.map_or(0, |call| provider.requests_of(call));
@@ -191,7 +191,7 @@ fn refused_call_was_never_sent() {
 
 const QUEUED: u64 = 5;
 
-/// An entity makes some calls; returns whether they had their effects in order.
+/// Lets an entity make some calls. Returns whether they took effect in order.
 fn makes_in_order(seed: u64, in_order: bool, keep_trace: bool) -> Result<(bool, Run), Box<Failure>> {
     let provider = provider(CallFaults::some());
     let world = Simulation::new(seed)
@@ -242,7 +242,7 @@ fn calls_in_order_have_their_effects_in_order() {
     assert!((0..100).any(overtakes), "the order must come from `in_order`");
 }
 
-/// Asserts that one of 100 seeds fails, with this text.
+/// Asserts that one of 100 seeds fails with this text.
 fn is_found(plan: Plan, faults: &CallFaults, knows_keys: bool, told: &str) {
     let finds = |seed: &u64| {
         let provider = provider(faults.clone());
@@ -257,7 +257,7 @@ fn is_found(plan: Plan, faults: &CallFaults, knows_keys: bool, told: &str) {
 
 #[test]
 fn planted_double_charge_is_found() {
-    // A provider without keys, and calls that are not made once.
+    // The provider ignores keys, and calls may be made twice.
     is_found(Plan::default(), &CallFaults::some(), false, "the outcome is not true");
 }
 
@@ -334,8 +334,8 @@ fn call_takes_three_commits() {
     assert_eq!(commits.len(), 3, "the command, the attempt, the outcome: {commits:?}");
 }
 
-/// Calls in order are open when their journal is copied; the copy is served with other options. Returns the outcomes that are heard there
-/// once all is settled, then those of a service with the usual options, and the requests beyond the first ones.
+/// Copies a journal with open calls in order, and serves the copy with other options. Returns the outcomes received there, those of a service with
+/// the usual options, and the number of repeated requests.
 fn serve_copy(options: impl Fn(&Sim) -> Options) -> (Vec<String>, Vec<String>, usize) {
     let provider = provider(CallFaults::none());
     let app = |options: Options, provider: Fake<Payments>| {

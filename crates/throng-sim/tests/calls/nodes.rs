@@ -1,4 +1,4 @@
-//! The shop on several nodes, whose shards move while calls are under way.
+//! The shop on several nodes. Shards move while calls are in flight.
 
 use crate::{
     ORDERS, QUEUED, is_true, provider,
@@ -26,7 +26,7 @@ pub(crate) async fn start_all(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// Has all nodes run and serve.
+/// Makes all nodes run and serve.
 async fn recover(sim: &Sim, nodes: &Nodes) {
     nodes.mend();
     start_all(sim, nodes).await;
@@ -35,7 +35,7 @@ async fn recover(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// Asks whichever node, until the answer is known; where none serves, they recover.
+/// Asks any node until the answer is known. If none serves, they recover first.
 pub(crate) async fn ask<T, R, F>(sim: &Sim, nodes: &Nodes, mut attempt: impl FnMut(Engine) -> F) -> T
 where
     T: Send + 'static,
@@ -72,10 +72,10 @@ async fn step(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// Orders are placed and charged while nodes come and go; each hears one outcome that is true.
+/// Places and charges orders while nodes come and go. Each order gets one outcome, and it is true.
 fn sell(seed: u64, plan: Plan, provider: Fake<Payments>, keep_trace: bool) -> Result<Run, Box<Failure>> {
     let mut faults = Faults::random(seed);
-    // A call that takes as long as a lease is a line that is cut: there is another fault for that.
+    // A call that takes as long as a lease is a broken connection, which is another fault.
     faults.stall_micros = 50_000..300_000;
     let world = Simulation::new(seed)
         .with::<Order>()
@@ -139,7 +139,7 @@ fn call_made_once_on_nodes_that_fail_is_sent_once() {
     );
 }
 
-/// Orders wait for a provider that is away, while nodes come and go.
+/// Lets orders wait for an unavailable provider, while nodes come and go.
 fn wait(seed: u64, keep_trace: bool) -> Result<Run, Box<Failure>> {
     let provider = provider(CallFaults {
         lost: 1.0,
@@ -187,7 +187,7 @@ fn wait(seed: u64, keep_trace: bool) -> Result<Run, Box<Failure>> {
     world.try_run(run).map(|((), run)| run)
 }
 
-/// The sum of what the nodes show.
+/// Returns the sum over all nodes' metrics.
 async fn open_calls(nodes: &Nodes) -> f64 {
     let mut open = 0.0;
     for node in nodes.up() {

@@ -1,4 +1,4 @@
-//! An order that is charged outside, and given its seat once that is known.
+//! An order that is charged externally, and gets its seat once the outcome is known.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,18 +6,18 @@ use std::time::Duration;
 use throng::model::*;
 use throng_testing::fixtures::Never;
 
-/// A bug of the order that is planted.
+/// A bug planted in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Bug {
-    /// An order keeps money that comes once it has given up.
+    /// The order keeps money that arrives after it has given up.
     NoLateRefund,
-    /// An order takes an outcome that is not known for an answer: a seat without money.
+    /// The order treats an unknown outcome as success: a seat without money.
     SeatUnpaid,
-    /// An order that was cancelled ignores that it was charged: money without a seat.
+    /// A cancelled order ignores that it was charged: money without a seat.
     PaidUnseated,
 }
 
-/// The way an order calls, and the bug that is planted.
+/// The way in which an order calls, and the planted bug.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Plan {
     pub(crate) once: bool,
@@ -53,7 +53,7 @@ pub(crate) enum OrderCommand {
         cents: u64,
         plan: Plan,
     },
-    /// Asks for so many calls, one after the other or at once.
+    /// Makes this many calls, in order or concurrently.
     Queue {
         count: u64,
         in_order: bool,
@@ -183,7 +183,7 @@ pub(crate) struct Charge {
     pub(crate) cents: u64,
 }
 
-/// Describes the provider; a [`Fake`](throng_sim::Fake) stands for it.
+/// The worker for the provider. A [`Fake`](throng_sim::Fake) replaces it.
 pub(crate) struct Payments;
 
 impl Outside for Payments {

@@ -1,4 +1,4 @@
-//! Real journals and stores in virtual time: whatever they take of the real one, they answer at once.
+//! Real journals and stores in virtual time: they answer at once, whatever real time they take.
 
 use std::sync::Arc;
 use throng::journal::{

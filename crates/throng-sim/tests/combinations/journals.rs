@@ -1,4 +1,4 @@
-//! The journals that diaries are written to: the embedded log on a disk in memory, and PostgreSQL.
+//! The journals of the diaries: the embedded log on a disk in memory, and PostgreSQL.
 
 use crate::{
     at_once::AtOnce,
@@ -20,27 +20,27 @@ use throng_postgres::open_postgres;
 
 type Opened = (Arc<dyn Journal>, Arc<dyn Store>);
 
-/// Whoever has the directory is about to let it go.
+/// The longest time for which the directory's last user may still hold it.
 const IN_USE_MAX: Duration = Duration::from_mins(1);
 
-/// The journal and the store of a service, and what befalls them.
+/// The journal and the store of a service, and the faults that hit them.
 pub(crate) trait Backend: Send + Sync {
     fn open(&self) -> Result<Opened, Error>;
-    /// Takes everything away from the processes that run.
+    /// Disconnects all running processes from it.
     fn end(&self, end: End);
     fn hit_after(&self, calls: u64, hit: Hit);
-    /// The process has died of what was to befall it.
+    /// Returns true if a fault has killed the process.
     fn is_dead(&self) -> bool;
-    /// Spares the next process.
+    /// Removes the fault, so that the next process meets none.
     fn spare(&self);
     fn lose_store(&self);
-    /// The log, with all that is there only for a log.
+    /// Returns the embedded log, for steps that only a log has.
     fn log(&self) -> Option<&DiskLog> {
         None
     }
 }
 
-/// A directory of a disk, and what belongs to it.
+/// A directory on a disk, with its related directories.
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) disk: Disk,
@@ -83,7 +83,7 @@ impl DiskLog {
         self.place.lock().unwrap().clone()
     }
 
-    /// The next process stands there.
+    /// Moves the next process to this place. Returns the place before.
     pub(crate) fn move_to(&self, place: Place) -> Place {
         std::mem::replace(&mut *self.place.lock().unwrap(), place)
     }
@@ -142,7 +142,7 @@ impl Backend for DiskLog {
     }
 
     fn end(&self, end: End) {
-        // It may have died while it stopped.
+        // The process may have died while it stopped.
         let end = if self.is_dead() { End::Kill } else { end };
         let disk = self.place().disk;
         disk.hit_no_more();
@@ -183,7 +183,7 @@ impl Backend for DiskLog {
 
 static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
 
-/// A schema of a private PostgreSQL. The statement that is hit ends its own session.
+/// A schema of a private PostgreSQL. A fault at a statement ends the statement's session.
 pub(crate) struct Schema {
     name: String,
     is_begun: AtomicBool,
@@ -202,7 +202,7 @@ impl Schema {
         SERVER.sql(&statement.replace("{}", &self.name)).unwrap();
     }
 
-    /// Every statement that writes counts.
+    /// Counts every statement that writes.
     fn begin(&self) {
         self.sql(
             "CREATE SEQUENCE {}.statements; CREATE TABLE {}.strikes (at bigint); INSERT INTO {}.strikes VALUES (0); \
@@ -218,7 +218,7 @@ impl Schema {
 
 impl Backend for Schema {
     fn open(&self) -> Result<Opened, Error> {
-        // Leases are counted in real time.
+        // Leases are measured in real time, so the engine must not wait for them.
         let url = format!("{}?schema={}&lease=0", SERVER.url("postgres"), self.name);
         let opened = open_postgres(url.parse().unwrap())?;
         if !self.is_begun.swap(true, Ordering::Relaxed) {

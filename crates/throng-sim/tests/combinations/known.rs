@@ -1,4 +1,4 @@
-//! Steps that the product once failed at, as few as showed it.
+//! Short lists of steps at which the product once failed.
 
 use crate::{
     disk::Hit,

@@ -1,9 +1,9 @@
-//! Diaries whose history ends, is copied, restored and lost in all orders.
+//! Diaries whose history is removed, copied, restored and lost, in random order.
 //!
-//! Each seed is a list of steps. A model says what every diary, its history and the read model have to be after each of them. A restore is
-//! whole as of its moment, or refused. A seed that fails prints the steps that are enough for it.
+//! Each seed is a list of steps. A model has the expected diaries, histories and read model after each step. A restore is complete as of its moment,
+//! or refused. A failing seed prints a short list of steps that is enough to fail.
 //!
-//! Each of these faults was put back into the product, alone, to see whether the world finds it within 300 seeds:
+//! Each of these faults was put back into the product, one at a time, to check that the world finds it within 300 seeds:
 //!
 //! | fault | put back as | found with seed |
 //! |---|---|---|
@@ -38,7 +38,7 @@ use throng_sim::{Failure, Run, Simulation, for_each_seed_with};
 use world::{Numbers, SharedViews, World};
 
 const PACKAGE: &str = "throng-sim --test combinations";
-/// Limits the search for fewer steps that fail, too.
+/// Also bounds the search for a shorter list of failing steps.
 const SHRINKING_MAX: Duration = Duration::from_mins(2);
 
 fn run(seed: u64, steps: &[Step], backend: Arc<dyn Backend>, keep_trace: bool) -> Result<Run, Box<Failure>> {
@@ -75,14 +75,14 @@ fn run(seed: u64, steps: &[Step], backend: Arc<dyn Backend>, keep_trace: bool) -
     simulation.try_run(live).map(|((), run)| run)
 }
 
-/// The fault without its step and numbers: fewer steps are to fail in the same way.
+/// Returns the fault without its step and numbers. A shorter list of steps must fail in the same way.
 fn gist(failure: &Failure) -> String {
     let wrong = failure.wrong.last().map_or("", String::as_str);
     let (_, wrong) = wrong.rsplit_once(" }: ").unwrap_or(("", wrong));
     wrong.chars().filter(|char| !char.is_ascii_digit()).take(24).collect()
 }
 
-/// Runs the steps of a seed. Where they fail, the failure names the few that do.
+/// Runs the steps of a seed. If they fail, the failure names a short list of steps.
 fn seed(
     (seed, keep_trace): (u64, bool),
     (count, has_copies): (usize, bool),

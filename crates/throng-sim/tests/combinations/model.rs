@@ -1,4 +1,4 @@
-//! The diaries as they have to be, by all that was acknowledged.
+//! The diaries as they must be, according to everything acknowledged.
 
 use crate::diary::{AGE, AGED, COUNTED, EVENTS, FOREVER, KINDS, Never};
 use std::{
@@ -12,24 +12,24 @@ use throng::{
 
 /// A kind and an id.
 pub(crate) type Of = (usize, u64);
-/// The number of each event that a read model has of a diary, by its place in the diary.
+/// The numbers in a read model: by diary, then by place in the diary.
 pub(crate) type Rows = BTreeMap<u64, BTreeMap<u64, u64>>;
 
-/// The number that stands for the end of a diary.
+/// The number that represents the end of a diary.
 pub(crate) const CLOSED: u64 = 0;
 
-/// A diary: all of its events, also those that are gone.
+/// A diary with all of its events, including removed ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    /// Their numbers, and when they were asked for.
+    /// The events' numbers, and the times of their requests.
     events: Vec<(u64, Timestamp)>,
-    /// Events before each time it was begun anew.
+    /// The number of events before each new beginning.
     begun_anew: Vec<usize>,
-    /// Events before it was erased.
+    /// The number of events before it was erased.
     erased: usize,
     pub(crate) is_closed: bool,
     pub(crate) is_erased: bool,
-    /// Restored from a copy, which keeps what is gone, or a part of it.
+    /// True if it was restored from a copy, which keeps some or all of the removed events.
     pub(crate) is_restored: bool,
 }
 
@@ -44,7 +44,7 @@ impl Model {
         self.shown().0
     }
 
-    /// Events before it was begun last.
+    /// Returns the number of events before the last beginning.
     fn before(&self) -> usize {
         self.begun_anew.last().copied().unwrap_or_default()
     }
@@ -77,7 +77,7 @@ impl Model {
         written.fold((0, 0), |(count, sum), number| (count + 1, sum + number))
     }
 
-    /// The number of events that may be gone by then.
+    /// Returns the number of events that may be removed by then.
     fn may_be_gone(&self, kind: usize, now: Timestamp) -> usize {
         let age = i64::try_from(AGE.as_micros()).unwrap();
         let all = self.events.len();
@@ -93,12 +93,12 @@ impl Model {
         of_kind.max(self.erased)
     }
 
-    /// The sentence that says what is wrong with what the diary answers.
+    /// Returns the fault of the diary's answer, as a sentence.
     pub(crate) fn wrong_answer(&self, kind: usize, answer: &Result<(u64, u64), Error<Never>>) -> Option<String> {
         let is_right = match answer {
-            // A copy that was made before it was erased has all of it, and says that it ended.
+            // A copy made before the erasure has all of it, and says that it ended.
             Ok(shown) if self.is_closed || (self.is_erased && self.is_restored) => {
-                // Rebuilt from its events, one that was begun anew and ended again has those of before, too.
+                // If it is rebuilt from its events, a diary that was begun anew and ended again has the earlier events, too.
                 let mut begun = [0].iter().chain(&self.begun_anew);
                 begun.any(|before| *shown == self.shown_since(*before))
             }
@@ -113,7 +113,7 @@ impl Model {
         (!is_right).then(|| format!("it answers {answer:?}, and {expected}"))
     }
 
-    /// The same of its history: from its first kept event on, all of it.
+    /// Returns the fault of its history, which must be complete from its first kept event on.
     pub(crate) fn wrong_history(
         &self,
         kind: usize,
@@ -162,7 +162,7 @@ impl Model {
     }
 }
 
-/// The events that a read model lacks of the counted diaries, or the sentence that says what is wrong with it.
+/// Returns the events of counted diaries that a read model lacks, or its fault as a sentence.
 pub(crate) fn lacking(models: &Models, rows: &Rows) -> Result<BTreeSet<(u64, u64)>, String> {
     let mut lacking = BTreeSet::new();
     for (id, row) in rows {
@@ -189,13 +189,13 @@ pub(crate) fn name((kind, id): Of) -> String {
     format!("{} {id}", KINDS[kind])
 }
 
-/// All that was acknowledged at a moment between two commands.
+/// Everything acknowledged at a moment between two commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Moment {
     pub(crate) at: Timestamp,
     pub(crate) upto: Option<throng::journal::Position>,
     pub(crate) models: Models,
-    /// True if nothing was on its way.
+    /// True if nothing was in flight.
     pub(crate) is_exact: bool,
 }
 

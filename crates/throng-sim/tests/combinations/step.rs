@@ -1,15 +1,15 @@
-//! The things that happen to diaries, in an order of the seed.
+//! The steps of a world, in an order determined by the seed.
 
 use crate::{disk::Hit, model::Of};
 
-/// Diaries of each kind.
+/// The number of diaries of each kind.
 pub(crate) const DIARIES: u64 = 2;
 
-/// Until when a history is restored.
+/// The end of a restored history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     End,
-    /// A moment so many thousandths of the way from the first one.
+    /// A moment, in thousandths of the time since the first one.
     Time(usize),
     Commit(usize),
 }
@@ -23,7 +23,7 @@ pub(crate) enum End {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Writes so many times, and begins the diary if it is over. The last time the other diary of the kind is sent the number, too.
+    /// Writes this many times, and begins the diary if it has ended. The last write also sends the number to the other diary of the kind.
     Write {
         of: Of,
         times: u64,
@@ -36,7 +36,7 @@ pub(crate) enum Action {
     },
     Pass,
     Checkpoint,
-    /// Compacts the store, while the service runs or while it does not.
+    /// Compacts the store, with a running service or without.
     Compact {
         is_stopped: bool,
     },
@@ -44,30 +44,30 @@ pub(crate) enum Action {
         end: End,
         is_store_lost: bool,
     },
-    /// Has the read model built anew, by its engine or as its rows are lost.
+    /// Rebuilds the read model, by request to the engine or by losing its rows.
     Rebuild {
         are_rows_lost: bool,
     },
     Backup,
-    /// Brings the copy up to date with a backup that goes on.
+    /// Updates the copy with a backup that follows.
     Follow,
-    /// Brings the copy up to date in the middle of a pass, or of erasing a diary: when so many more things were synced.
+    /// Updates the copy in the middle of a pass or an erasure, after this many more syncs.
     BackupAmid {
         erases: Option<Of>,
         syncs: u64,
-        /// The process dies right afterwards.
+        /// True if the process dies right afterwards.
         is_killed: bool,
     },
     Restore {
         is_of_copy: bool,
         until: Until,
         with_archive: bool,
-        /// The service goes on with what was restored.
+        /// True if the service continues on the restored journal.
         is_adopted: bool,
     },
 }
 
-/// An action, and what befalls the process so many calls of the disk, or statements of the database, later.
+/// An action, and a fault this many disk calls or database statements later.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) action: Action,
@@ -98,7 +98,7 @@ impl Step {
         steps
     }
 
-    /// A step that shows what this one may have left behind.
+    /// Returns a step that may reveal damage done by this one.
     fn next(&self, rng: &mut fastrand::Rng) -> Option<Self> {
         let action = match (&self.action, &self.hit) {
             (Action::BackupAmid { is_killed: true, .. }, _) => Action::Backup,
@@ -180,7 +180,7 @@ impl Step {
     }
 }
 
-/// A number below one of these.
+/// Returns a number below one of these limits.
 fn of_some(rng: &mut fastrand::Rng, limits: [u64; 3]) -> u64 {
     let limit = limits[rng.usize(..limits.len())];
     rng.u64(..limit)

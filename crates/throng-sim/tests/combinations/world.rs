@@ -1,4 +1,4 @@
-//! A service of diaries to which things happen, and what is checked of it.
+//! A service of diaries, the steps it goes through, and the checks of it.
 
 use crate::{
     diary::{AGED, COUNTED, Command, Diary, FOREVER, Happened, KINDS, Look, Never},
@@ -23,7 +23,7 @@ use throng::{
 use throng_log::tools;
 use throng_sim::Sim;
 
-/// The events of each counted diary, by their numbers.
+/// A projection of the numbers of each counted diary's events.
 pub(crate) struct Numbers;
 
 impl Projection for Numbers {
@@ -43,7 +43,7 @@ impl Projection for Numbers {
     }
 }
 
-/// The rows of the read model, which outlive the processes.
+/// The rows of the read model. They outlive the processes.
 #[derive(Clone, Default)]
 pub(crate) struct SharedViews(Arc<Mutex<MemoryViews>>);
 
@@ -59,7 +59,7 @@ impl SharedViews {
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Some things are tried again at times of the real clock only.
+/// Some retries depend on the real clock.
 const ATTEMPTS_MAX: u32 = 200;
 const TRIES_MAX: Duration = Duration::from_secs(2);
 
@@ -67,17 +67,17 @@ pub(crate) struct World {
     sim: Sim,
     backend: Arc<dyn Backend>,
     views: SharedViews,
-    /// Passes are made by themselves, too.
+    /// True if passes also run by themselves.
     has_passes: bool,
     models: Models,
     moments: Vec<Moment>,
     numbers: u64,
-    /// Events that the read model lacks, as it was told.
+    /// The events that the read model was told it lacks.
     lacks: BTreeSet<(u64, u64)>,
-    /// Moments that the copy may be at.
+    /// The moments that the copy may represent.
     copied: Option<RangeInclusive<usize>>,
     has_removed: bool,
-    /// The moment before which removed history may be replaced by later commits.
+    /// The moment before which removed history may be superseded by later commits.
     removed_before: usize,
     has_erased: bool,
     places: u64,
@@ -101,7 +101,7 @@ async fn look(engine: Engine, (kind, id): Of) -> Result<(u64, u64), Error<Never>
     }
 }
 
-/// All pages together. A copy may have the beginning and the end of a history.
+/// Reads all pages. A copy may have only the beginning and the end of a history.
 async fn history(engine: Engine, kind: usize, id: &str) -> Result<History, FeedError> {
     let mut all = engine.history(kind, id, 0, 1_000).await?;
     while let Some(last) = all.events.last().map(|event| event.seq).filter(|_| all.more) {
@@ -140,7 +140,7 @@ impl World {
 
     pub(crate) async fn live(mut self, steps: &[Step]) -> Checked {
         let (sim, backend) = (self.sim.clone(), self.backend.clone());
-        // Whatever waits for a process that died waits no longer.
+        // A call that waits for a dead process is abandoned.
         drop(self.sim.spawn(async move {
             loop {
                 sim.sleep(PAUSE).await;
@@ -165,7 +165,7 @@ impl World {
         self.down(End::Stop).await
     }
 
-    /// Does it again until it is known what came of it, with a process that runs.
+    /// Repeats a call on a running process until its outcome is known.
     async fn known<T: Send + 'static, F: Future<Output = Option<T>> + Send + 'static>(
         &self,
         call: impl Fn(Engine) -> F,
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// Notes what is acknowledged by now.
+    /// Records everything acknowledged by now.
     fn moment(&mut self, is_exact: bool) {
         let engine = self.sim.engine();
         let upto = engine.and_then(|engine| engine.health().position);
@@ -258,7 +258,7 @@ impl World {
         Ok(())
     }
 
-    /// The other diary of the kind takes a message with the last number.
+    /// Lets the other diary of the kind take a message with the last number.
     async fn take(&mut self, of: Of) -> Checked {
         let model = self.models.entry(of).or_default();
         model.write(self.numbers, self.sim.now());
@@ -381,7 +381,7 @@ impl World {
     }
 
     async fn pass(&mut self, is_spared: bool) -> Checked {
-        // Also where it is cut off.
+        // This holds even if the pass is cut off.
         (self.has_removed, self.removed_before) = (true, self.moments.len());
         let pass = self.sim.call(|engine| async move { engine.prune(false).await }).await;
         match pass {
@@ -399,7 +399,7 @@ impl World {
         }
     }
 
-    /// All that is wrong with the service that runs now, by these models of that time.
+    /// Checks the running service against these models of that time.
     async fn wrong(&self, models: &Models, at: Timestamp) -> Checked {
         for of in (0..KINDS.len()).flat_map(|kind| (0..DIARIES).map(move |id| (kind, id))) {
             let of_look = move |engine| async move { Some(look(engine, of).await).filter(is_known) };
@@ -441,7 +441,7 @@ impl World {
         }
     }
 
-    /// The events that the read model lacks, and whether that is told.
+    /// Returns the events that the read model lacks, and whether it was told so.
     async fn lack(&self, models: &Models) -> Checked<(BTreeSet<(u64, u64)>, bool)> {
         let caught_up = |engine: Engine| async move {
             let is_caught_up = engine.read_model::<Numbers>().caught_up().await;
@@ -466,7 +466,7 @@ impl World {
         Ok((lacking, is_told))
     }
 
-    /// The same of a read model that has begun with the first event.
+    /// Does the same for a read model that began with the first event, which must have been told what it lacks.
     async fn told_lack(&self, models: &Models) -> Checked<BTreeSet<(u64, u64)>> {
         let (lacking, is_told) = self.lack(models).await?;
         if !lacking.is_empty() && !is_told {
@@ -483,11 +483,11 @@ impl World {
         Ok(lacking)
     }
 
-    /// Has the copy be what the log is now.
+    /// Updates the copy to the current log.
     async fn copy(&mut self, step: &Step) -> Checked {
         let backend = self.backend.clone();
         let Some(log) = backend.log() else { return Ok(()) };
-        // The moment after this step, too.
+        // The moment after this step is possible, too.
         let mut may_be = 0;
         let copied = match step.action {
             Action::Follow => log.catch_up().map_err(|error| error.to_string()),
@@ -597,7 +597,7 @@ impl World {
         Ok(())
     }
 
-    /// Restores there, also where that is cut off before.
+    /// Restores to this place, also if that was cut off before.
     fn restored(
         &self,
         (log, hit): (&DiskLog, Option<(u64, Hit)>),
@@ -618,7 +618,7 @@ impl World {
             }
             self.sim.count("restore cut off");
             new.disk.kill_process();
-            // All that was left to do was to say so.
+            // Only the success was left to report.
             if restored.is_ok() || tools::verify(&log.options(&new.disk), &new.dir).is_ok() {
                 return Ok(());
             }
@@ -626,7 +626,7 @@ impl World {
         restore().map(drop)
     }
 
-    /// The moment a history is restored to, those it may be at then, and whether there may be no such commit.
+    /// Returns the end of a restore, the moments it may represent, and whether there may be no such commit.
     fn moments_of(&self, until: Until, at: RangeInclusive<usize>) -> (tools::Until, RangeInclusive<usize>, bool) {
         let (Until::Time(part) | Until::Commit(part)) = until else {
             return (tools::Until::End, at, false);
@@ -641,7 +641,7 @@ impl World {
         }
     }
 
-    /// The moment that the service is at, which is one of these.
+    /// Finds the moment that the service represents, among these.
     async fn find(&self, at: RangeInclusive<usize>) -> Checked<Option<usize>> {
         let is_sure = at.start() == at.end();
         let mut wrong = String::new();
@@ -655,7 +655,7 @@ impl World {
             match found {
                 Ok(()) => return Ok(Some(moment).filter(|_| is_sure)),
                 Err(why) if is_sure => wrong = why,
-                // In the middle of a command that changed two diaries, or of none of these.
+                // The state is in the middle of a command that changed two diaries, or matches none of the moments.
                 Err(why) => wrong = format!("{wrong}; {why}"),
             }
         }
@@ -663,7 +663,7 @@ impl World {
     }
 }
 
-/// Copies the log when so many more things were synced.
+/// Copies the log after this many more syncs.
 fn copy_at(backend: Arc<dyn Backend>, (syncs, is_killed): (u64, bool), result: Arc<Mutex<Option<Checked>>>) {
     let Some(log) = backend.log() else { return };
     let disk = log.place().disk;
@@ -680,7 +680,7 @@ fn copy_at(backend: Arc<dyn Backend>, (syncs, is_killed): (u64, bool), result: A
     });
 }
 
-/// A process that has died of what befell it is gone.
+/// Removes a process that a fault has killed.
 fn bury(sim: &Sim, backend: &dyn Backend) {
     if backend.is_dead() {
         sim.count("process died in a step");
@@ -689,7 +689,7 @@ fn bury(sim: &Sim, backend: &dyn Backend) {
     }
 }
 
-/// The models of what was restored.
+/// Returns the models of the restored journal.
 fn restored_models(models: &Models) -> Models {
     let mut models = models.clone();
     models.values_mut().for_each(|model| model.is_restored = true);

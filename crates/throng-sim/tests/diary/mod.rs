@@ -1,4 +1,4 @@
-//! Diaries: entities of three kinds that differ in what is kept of them.
+//! Diaries: entities of three kinds with different retention.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub(crate) const COUNTED: usize = 2;
 pub(crate) const AGE: Duration = Duration::from_secs(2);
 pub(crate) const EVENTS: u64 = 3;
 
-/// Returns the retention, as an engine is given it.
+/// Returns the retention option of an engine.
 pub(crate) fn keep() -> [(String, Keep); 2] {
     let keep = [(AGED, Keep::Age(AGE)), (COUNTED, Keep::Events(EVENTS))];
     keep.map(|(kind, keep)| (KINDS[kind].to_owned(), keep))
@@ -27,13 +27,13 @@ pub(crate) struct Diary<const K: usize> {
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
-    /// Writes a number, and has another one write it by a message.
+    /// Writes a number, and sends it to another diary.
     Write {
         number: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
     },
-    /// Writes a number, also where the diary has ended.
+    /// Writes a number, even if the diary has ended.
     Begin {
         number: u64,
     },

@@ -1,4 +1,4 @@
-//! Loops on threads of their own, each step of which the test says: who commits, and who does when that one is busy or gone.
+//! Loops on separate threads, stepped by the test: which loop commits, and which takes over when that one is busy or gone.
 
 use crate::stepped::{Step, World};
 
@@ -42,7 +42,7 @@ fn a_busy_loop_does_not_hold_up_the_commits_of_others() {
         });
     });
     other.run(Step::poll_committer);
-    // From here on `busy` does not come to polling its committer.
+    // From here on `busy` never polls its committer.
     for more in ["third", "fourth"] {
         other.run(|own| own.hit(more));
         other.run(Step::poll_woken_committer);

@@ -1,4 +1,4 @@
-//! The engine in simulated worlds, a part of it each.
+//! Parts of the engine in simulated worlds.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Read models and sinks in simulated worlds: whatever fails and whoever dies, each durable event counts once, in order.
+//! Read models and sinks in simulated worlds: despite any failure or death, each durable event counts once, in order.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Entity for Till {
     }
 }
 
-/// Events and coins of each till; an event that is missing or comes twice is refused.
+/// A projection of the events and coins of each till. It refuses missing and repeated events.
 struct Takings;
 
 impl Projection for Takings {
@@ -68,7 +68,7 @@ impl Projection for Takings {
     }
 }
 
-/// The delivered events, in order, again and again.
+/// The delivered events in order, with repetitions.
 type Delivered = Arc<Mutex<Vec<(EventOffset, String, u64)>>>;
 
 struct Courier {
@@ -103,7 +103,7 @@ impl Sink for Courier {
     }
 }
 
-/// Chance that follows from the seed.
+/// Random choices determined by the seed.
 struct Dice {
     state: AtomicU64,
     is_calm: AtomicBool,
@@ -130,7 +130,7 @@ impl Dice {
         self.roll().is_multiple_of(7) && !self.is_calm.load(Relaxed)
     }
 
-    /// A few polls, in which others run, and the process may die.
+    /// Waits for a few polls, in which other tasks run, and the process may die.
     async fn wait(&self) {
         let mut polls = self.roll() % 4;
         std::future::poll_fn(move |context| {
@@ -145,7 +145,7 @@ impl Dice {
     }
 }
 
-/// Outlives the processes; fails before or after the work is done.
+/// A store that outlives the processes. It fails before or after its work.
 struct Shaky {
     views: MemoryViews,
     dice: Arc<Dice>,
@@ -202,7 +202,7 @@ async fn insert(sim: &Sim, till: u64, coins: u64) {
         let till = engine.entity::<Till>(format!("till {till}"));
         till.ask(Command::Insert { coins }).await
     });
-    // Whether it took effect, the journal says in the end.
+    // The journal shows in the end if it took effect.
     let _ = asked.await;
 }
 
@@ -281,7 +281,7 @@ fn each_durable_event_counts_once_and_in_order() {
                     .map(|(key, value)| (String::from_utf8(key).unwrap(), serde_json::from_slice(&value).unwrap()))
                     .collect();
                 assert_eq!(rows, expected, "the rows are the fold of what is durable");
-                // The sink is behind on its own.
+                // The sink may lag behind independently.
                 let count = all.len();
                 let once = || {
                     let (mut last, mut once) = (None, Vec::new());

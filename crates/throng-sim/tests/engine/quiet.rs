@@ -1,4 +1,4 @@
-//! A quiet engine reads, and acts on nothing; started again as usual, it does all that was due.
+//! A quiet engine reads, and initiates nothing. Restarted normally, it does everything that was due.
 
 use crate::undone::{Clock, Command, Happened, Look};
 use std::{
@@ -16,7 +16,7 @@ use throng::{
 };
 use throng_sim::{Faults, Sim, Simulation, for_each_seed};
 
-/// Counts the pokes it was told of.
+/// Counts the pokes that were reported.
 #[derive(Clone, Default)]
 struct Pokes(Arc<AtomicU64>);
 
@@ -73,14 +73,14 @@ fn quiet_engine_reads_and_acts_on_nothing() {
                 for poke in 0..10 {
                     command(1, &format!("send {poke}"), Command::Send { to: 2 }).await;
                 }
-                // Some of the messages are on their way.
+                // Some of the messages are in flight.
                 program(true);
                 sim.restart().await;
                 let (events, pokes) = (sim.history().entities(), told.0.load(SeqCst));
                 sim.sleep(Duration::from_mins(10)).await;
                 assert_eq!(look(&sim, 1).await.0, 0, "the timer is overdue and has not fired");
                 loop {
-                    // The journal fails now and then, which is told in other words.
+                    // The journal sometimes fails, which is a different error.
                     let ring = sim.call(|engine| async move { engine.entity::<Clock>(1_u64).ask(Command::Ring).await });
                     match ring.await {
                         Ok(Err(Error::Unavailable { reason })) if reason.contains("quiet") => break,

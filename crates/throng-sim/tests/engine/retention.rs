@@ -1,4 +1,4 @@
-//! History that ends while processes die, journals fail and stores are lost: by age, by number, with its entity, and by erasure.
+//! Retention while processes die, journals fail and stores are lost: by age, by number, with the entity's end, and by erasure.
 
 use crate::diary::{AGE, AGED, COUNTED, Command, Diary, EVENTS, FOREVER, KINDS, Look, Never, keep, secret};
 use std::{
@@ -9,17 +9,17 @@ use std::{
 use throng::{FeedError, Options, journal::RecordKind, model::*};
 use throng_sim::{Failure, Faults, Lie, Sim, Simulation, for_each_seed_with};
 
-/// Entities of each kind.
+/// The number of entities of each kind.
 const ENTITIES: u64 = 4;
 
-/// The expected entity, by everything that was acknowledged.
+/// The expected entity, according to everything acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Model {
     count: u64,
     sum: u64,
     has_ended: bool,
     is_erased: bool,
-    /// Ended once, and begun anew.
+    /// True if it has ended once and was begun anew.
     is_anew: bool,
 }
 
@@ -66,7 +66,7 @@ async fn look(sim: &Sim, (kind, id): (usize, u64)) -> Result<(u64, u64), Error<N
     }
 }
 
-/// Erases until that is known to be done.
+/// Repeats an erasure until it is known to be done.
 async fn erase(sim: &Sim, (kind, id): (usize, u64)) {
     loop {
         let erased = sim.call(move |engine| async move { engine.erase(KINDS[kind], &id.to_string()).await });
@@ -82,7 +82,7 @@ async fn erase(sim: &Sim, (kind, id): (usize, u64)) {
     }
 }
 
-/// Writes to a diary and begins it, at whatever moments of its erasure; whether it was begun anew.
+/// Writes to a diary and begins it, at random moments of its erasure. Returns true if it was begun anew.
 async fn write_and_begin(sim: &Sim, at: (usize, u64), number: u64) -> bool {
     let pause = || Duration::from_micros(sim.below([1, 300, 3_000, 30_000][sim.below(4) as usize]));
     sim.sleep(pause()).await;
@@ -100,7 +100,7 @@ async fn write_and_begin(sim: &Sim, at: (usize, u64), number: u64) -> bool {
     }
 }
 
-/// Makes one thing happen to a service of diaries.
+/// Applies one random step to a service of diaries.
 async fn step(sim: &Sim, models: &mut Models, number: u64) {
     let at = (sim.below(KINDS.len() as u64) as usize, sim.below(ENTITIES));
     let model = models.entry(at).or_default();
@@ -130,7 +130,7 @@ async fn step(sim: &Sim, models: &mut Models, number: u64) {
             erase(sim, at).await;
             let is_begun = meanwhile.await.unwrap();
             model.is_erased = true;
-            // Whoever asks for an erasure again, as it was cut off, has what was begun meanwhile erased, too.
+            // An erasure repeated after an interruption also erases what was begun meanwhile.
             match look(sim, at).await {
                 Ok(shown) if is_begun && shown == (1, number) => {
                     sim.count("begun anew beside an erasure");
@@ -156,7 +156,7 @@ async fn step(sim: &Sim, models: &mut Models, number: u64) {
     }
 }
 
-/// Kills the service now and then, whatever it is at.
+/// Kills the service from time to time, at any moment.
 fn killer(sim: &Sim) -> Arc<Mutex<bool>> {
     let ends = Arc::new(Mutex::new(false));
     let (sim_in, ends_in) = (sim.clone(), ends.clone());
@@ -184,11 +184,11 @@ async fn live(sim: Sim) {
     let lie = sim.lie();
     sim.set_faults(Faults { lie, ..Faults::none() });
     models.retain(|_, model| model.count > 0);
-    // All that is kept for a time is over, and two passes later it is gone.
+    // All history kept for a time has expired, and two passes later it is removed.
     for round in 0..2 {
         sim.jump(AGE * 2);
         sim.restart().await;
-        // Something after it, so that all of it is covered. Of a kind that keeps all.
+        // Another event follows, so everything before is covered. Its kind keeps all history.
         write(&sim, (FOREVER, ENTITIES), 1_000 + round).await.unwrap();
         write(&sim, (FOREVER, ENTITIES), 2_000 + round).await.unwrap();
         let pass = sim.call(|engine| async move { engine.prune(false).await.map(drop) });
@@ -197,7 +197,7 @@ async fn live(sim: Sim) {
     check_shown(&sim, &models).await;
     check_journal(&sim, &models);
     check_index(&sim, &models).await;
-    // The journal alone is enough.
+    // The journal alone must be enough.
     sim.kill();
     sim.lose_store();
     sim.restart().await;
@@ -205,7 +205,7 @@ async fn live(sim: Sim) {
     sim.stop().await.unwrap();
 }
 
-/// Checks that the engine shows everything that was acknowledged.
+/// Checks that the engine shows everything acknowledged.
 async fn check_shown(sim: &Sim, models: &Models) {
     for (at, model) in models {
         match (look(sim, *at).await, model.is_over()) {
@@ -216,7 +216,7 @@ async fn check_shown(sim: &Sim, models: &Models) {
     }
 }
 
-/// The engine shows the events that are left, whatever of them the store has.
+/// Checks that the engine shows all remaining events, whichever of them the store has.
 async fn check_index(sim: &Sim, models: &Models) {
     let left = sim.history();
     for (kind, id) in models.keys().copied() {
@@ -233,7 +233,7 @@ async fn check_index(sim: &Sim, models: &Models) {
     }
 }
 
-/// Checks that the journal holds what must be left, and nothing else.
+/// Checks that the journal holds exactly the records that must remain.
 fn check_journal(sim: &Sim, models: &Models) {
     let history = sim.history();
     for ((kind, id), model) in models {
@@ -316,8 +316,8 @@ fn history_ends_as_it_is_kept_whatever_fails() {
     });
 }
 
-/// A process that dies every three seconds over a journal and a store of which every fifth call fails: nine of ten starts come to nothing, and
-/// those that serve add to the history.
+/// The process dies every three seconds, and every fifth call of journal and store fails. Nine of ten starts are useless, and those that serve add to
+/// the history.
 #[test]
 fn an_erasure_ends_though_each_process_dies_before_it_is_done() {
     if let Err(failure) = seed(1_511, None, false) {
@@ -351,7 +351,7 @@ fn a_pass_looks_only_at_newly_expired_history() {
         let records: usize = history.commits.iter().map(|commit| commit.record_count()).sum();
         let (looked_at, passes) = (sim.counted("record looked at"), sim.counted("history removed"));
         assert!(passes > 30 && sim.counted("record removed") > 0, "{passes} passes");
-        // Each record once when it may be over, and some again as passes end within.
+        // Each record is examined once when it may have expired, and some again because passes end in the middle.
         assert!(
             looked_at > 100 && looked_at < 2 * records as u64,
             "{looked_at} looks at {records} records in {passes} passes"
@@ -359,7 +359,7 @@ fn a_pass_looks_only_at_newly_expired_history() {
     });
 }
 
-/// The records that are left of an aged diary.
+/// Returns the remaining records of an aged diary.
 fn left(sim: &Sim, id: u64) -> Vec<RecordKind> {
     let history = sim.history();
     let mut found = Vec::new();
@@ -372,7 +372,7 @@ fn left(sim: &Sim, id: u64) -> Vec<RecordKind> {
 }
 
 async fn pass(sim: &Sim) {
-    // Something after it, so that all of it is covered.
+    // Another event follows, so a checkpoint covers everything before it.
     write(sim, (FOREVER, 1), 1).await.unwrap();
     let pass = sim.call(|engine| async move { engine.prune(false).await.map(drop) });
     pass.await.unwrap().unwrap();
@@ -423,7 +423,7 @@ fn a_state_recorded_long_before_the_end_goes_with_it() {
         write(&sim, (AGED, 1), 1).await.unwrap();
         for number in 2..40 {
             sim.sleep(Duration::from_secs(1)).await;
-            // Passes go on beyond the state by the others that are over.
+            // The records of these writes expire, so passes continue beyond the state.
             write(&sim, (AGED, 2), number).await.unwrap();
             if number == 20 {
                 assert_eq!(left(&sim, 1), [RecordKind::State]);
@@ -435,7 +435,7 @@ fn a_state_recorded_long_before_the_end_goes_with_it() {
     });
 }
 
-/// Checks the report on the first seed in which the lie is noticed.
+/// Checks the report of the first seed that reveals the lie.
 fn is_noticed(lie: Lie, words: &str) {
     let noticed = (0..100).find_map(|number| {
         let failure = seed(number, Some(lie), false).err()?;

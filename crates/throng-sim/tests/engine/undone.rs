@@ -1,5 +1,5 @@
-//! A record that undoes older ones is removed after them, by every pass. So no timer fires twice and no dead message is dead again, also
-//! when the store is lost.
+//! A record that undoes older ones is removed after them, by every pass. So no timer fires twice and no dead message returns, even if the store is
+//! lost.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,7 @@ use throng_testing::fixtures::Never;
 
 const KEPT: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
-/// An entity whose timer is set for long; one that has a short timer again and again, and sends; and one that takes nothing until it is
-/// mended.
+/// The entity with a long timer. `BUSY` repeatedly sets a short timer, and sends messages. `BROKEN` accepts nothing until it is mended.
 const LONG: u64 = 1;
 const BUSY: u64 = 2;
 const BROKEN: u64 = 3;
@@ -29,12 +28,12 @@ pub(crate) struct Clock {
 
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
-    /// Ring after so many milliseconds.
+    /// Sets a timer that rings after this many milliseconds.
     Set {
         millis: u64,
     },
     Ring,
-    /// Poke another one.
+    /// Sends a poke to another entity.
     Send {
         to: u64,
     },
@@ -110,7 +109,7 @@ async fn tell(sim: &Sim, id: u64, command: Command) {
         .unwrap();
 }
 
-/// A second in which something is recorded, and a pass is made.
+/// Lets seconds pass. In each an event is recorded, and a pass is made.
 async fn seconds(sim: &Sim, count: u64) {
     for _ in 0..count {
         tell(sim, BUSY, Command::Set { millis: 400 }).await;
@@ -118,7 +117,7 @@ async fn seconds(sim: &Sim, count: u64) {
     }
 }
 
-/// Returns the number of records of each kind left of an entity, but those of the last seconds.
+/// Returns the number of an entity's remaining records of each kind, without those of the last seconds.
 fn left(sim: &Sim, id: u64) -> BTreeMap<RecordKind, u64> {
     let history = sim.history();
     let last = history.commits.last().unwrap().stamp().at_micros;
@@ -172,13 +171,13 @@ fn a_distant_timer_fires_once_though_records_and_store_are_lost() {
         seconds(&sim, 35).await;
         let look = async |sim: &Sim| sim.read_until_known::<Clock, _>(LONG, || Look).await.unwrap().0;
         assert_eq!(look(&sim).await, 1);
-        // What was set and has fired since the pass before is gone.
+        // Timers that were set and have fired since the previous pass are removed.
         let of = |id, kind| left(&sim, id).get(&kind).copied().unwrap_or(0);
         let of_short = [RecordKind::TimerSet, RecordKind::TimerCleared].map(|kind| of(BUSY, kind));
         assert_eq!(of_short, [0, 0]);
         forget_all_but_the_journal(&sim).await;
         assert_eq!(look(&sim).await, 1);
-        // A pass over all of it takes both.
+        // A pass over everything removes both.
         seconds(&sim, 10).await;
         prune(&sim).await;
         let of_long = [RecordKind::TimerSet, RecordKind::TimerCleared].map(|kind| of(LONG, kind));

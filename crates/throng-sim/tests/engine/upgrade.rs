@@ -1,4 +1,4 @@
-//! Programs change while timers run and messages wait: nothing of it is lost without a word.
+//! Programs change while timers run and messages wait: nothing is lost without a report.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ enum Happened {
 }
 impl Event for Happened {}
 
-/// Defines a kind as one of three programs knows it.
+/// Defines a kind in three versions, one for each program.
 macro_rules! bank {
     ($name:ident, $command:ident { $charge:ident, $beat:ident }, $upcast:expr) => {
         #[derive(Default, Serialize, Deserialize)]
@@ -31,9 +31,9 @@ macro_rules! bank {
                 cents: u64,
             },
             $beat,
-            /// Has interest paid every day.
+            /// Sets a timer that pays interest every day.
             Remind,
-            /// Has another one charged.
+            /// Sends a charge to another account.
             Send {
                 to: String,
             },

@@ -1,4 +1,4 @@
-//! A read model of all counters, whichever node runs it.
+//! A read model of all counters, on any node.
 
 use crate::{ERASED, counter::Counter};
 use std::{future::Future, task::Poll};
@@ -7,14 +7,14 @@ use throng::{
     projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 
-/// The number of each counter's events. An event that is missing, comes twice or too early is refused.
+/// The number of each counter's events. Missing, repeated and early events are refused.
 pub(crate) struct Counted;
 
 impl Projection for Counted {
     const NAME: &'static str = "counted";
     type Of = Counter;
     fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
-        // What is erased may be gone before it is read.
+        // Erased events may be gone before they are read.
         if seen.id >= ERASED {
             return Ok(());
         }
@@ -27,7 +27,7 @@ impl Projection for Counted {
     }
 }
 
-/// Rows that outlive the nodes; before and after each answer others run, also another runner of the same projection.
+/// Rows that outlive the nodes. Before and after each answer other tasks run, even another runner of the same projection.
 #[derive(Clone, Default)]
 pub(crate) struct SharedViews(pub(crate) MemoryViews);
 

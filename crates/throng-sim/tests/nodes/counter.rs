@@ -1,4 +1,4 @@
-//! An entity whose answers say which of its events they rest on.
+//! An entity whose answers name the events they depend on.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,13 @@ pub(crate) struct Counter {
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
-    /// Records one more event.
+    /// Records another event.
     Add,
-    /// Counts, and has another one count by a message.
+    /// Records an event, and tells another counter by a message to do the same.
     Send { to: u64 },
-    /// Another one counts, and answers.
+    /// Forwards the command to another counter, which answers.
     Forward { to: u64 },
-    /// Records one more event, if there is an even number of them.
+    /// Records another event, if their number is even.
     AddToEven,
 }
 
@@ -43,7 +43,7 @@ impl Entity for Counter {
     type Id = u64;
     type Command = Command;
     type Event = Happened;
-    /// The number of events with this command's.
+    /// The number of events, including this command's.
     type Reply = u64;
     type Rejection = Odd;
 

@@ -1,4 +1,4 @@
-//! Nodes that are cut off from each other, and not from the database.
+//! Nodes that are disconnected from each other, but not from the database.
 
 use crate::{
     LEASE, PAUSE, SETTLES,
@@ -6,7 +6,7 @@ use crate::{
 };
 use throng_sim::{Nodes, Sim, Simulation, Timing};
 
-/// Waits until so many nodes serve all shards.
+/// Waits until this many nodes serve all shards.
 async fn serve_all(sim: &Sim, nodes: &Nodes, count: usize, when: &str) {
     let until = sim.elapsed() + SETTLES;
     while nodes.serving() != count && sim.elapsed() < until {
@@ -17,7 +17,7 @@ async fn serve_all(sim: &Sim, nodes: &Nodes, count: usize, when: &str) {
     }
 }
 
-/// Cuts nodes into those before and those from a number on, and has all get through again.
+/// Disconnects the nodes before a number from the others, then reconnects all.
 fn cut_at(first: usize, count: usize, serving: usize) {
     let run = async |sim: Sim| {
         let nodes = sim.nodes(Timing::of(LEASE));

@@ -1,4 +1,4 @@
-//! A client that follows all counters, at one node after the other, and comes back with the place it was given.
+//! A client that follows all counters, at one node after another, and resumes with its last cursor.
 
 use crate::{Clients, ERASED, PAUSE, in_time};
 use std::{
@@ -8,10 +8,10 @@ use std::{
 };
 use throng::{Cursor, Follow};
 
-/// The longest stay at one node without hearing of anything.
+/// The longest stay at one node without an event.
 const SILENCE: Duration = Duration::from_millis(700);
 
-/// The events that a follower was told.
+/// The events that a follower received.
 #[derive(Default)]
 pub(crate) struct Followed {
     /// The number of each counter's last event.
@@ -21,9 +21,9 @@ pub(crate) struct Followed {
 /// The result of following for a while.
 struct Positions {
     events: Vec<(String, u64)>,
-    /// The place behind them.
+    /// The cursor after them.
     place: Option<String>,
-    /// Why there is no more.
+    /// The reason that there are no more.
     why: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Followed {
         }
     }
 
-    /// Each event follows the one before it of its counter.
+    /// Checks that each event follows the previous one of its counter.
     fn note(&self, clients: &Clients, node: usize, now: &Positions) {
         let mut told = self.told.lock().unwrap();
         let is_erased = |counter: &str| counter.parse::<u64>().is_ok_and(|counter| counter >= ERASED);

@@ -1,5 +1,5 @@
-//! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with shards
-//! moved by an operator and clocks that differ: each answer is as one machine's, and each acknowledged command and each message counts once.
+//! Several nodes of one service. They are killed, paused, drained, and disconnected from each other and from the database; an operator moves shards,
+//! and clocks differ. Each answer must be as one machine's, and each acknowledged command and message must count once.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod counted;
@@ -37,17 +37,17 @@ const NODES: usize = 3;
 const CLIENTS: u64 = 4;
 const COUNTERS: u64 = 6;
 const LEASE: Duration = Duration::from_secs(2);
-/// The time after the last fault in which all is served again.
+/// The time within which everything is served again after the last fault.
 const SETTLES: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy)]
 struct Scenario {
-    /// The number of things that happen to nodes and lines.
+    /// The number of faults of nodes and connections.
     steps: u64,
-    /// The requests of a hundred that change something.
+    /// The percentage of requests that change something.
     changes: u64,
-    /// The nodes are replaced by those of the next release, one after the other.
+    /// True if the nodes are replaced by those of the next release, one after another.
     upgrades: bool,
     lie: Option<Lie>,
 }
@@ -62,11 +62,11 @@ enum Ask {
     AddToEven,
 }
 
-/// An answer that is certain.
+/// An answer with a certain outcome.
 enum Told {
-    /// The number of events, with the requested one.
+    /// The number of events, including the requested one.
     Events(u64),
-    /// The number of events; the requested one was not added, nor will it be.
+    /// The number of events. The requested one was not added, and never will be.
     Refused(u64),
     /// An earlier attempt under the same key was refused.
     RefusedBefore,
@@ -85,7 +85,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// A node that runs, as a balancer finds one.
+    /// Returns a running node, as a balancer would choose one.
     async fn any_node(&self) -> usize {
         loop {
             let up = self.nodes.up();
@@ -108,7 +108,7 @@ impl Clients {
             };
             engine.entity::<Counter>(counter).once(&key).ask(command).await
         });
-        // A client does not wait for ever for a node that stands still.
+        // A client does not wait for ever for a paused node.
         let called = in_time(&self.sim, Duration::from_secs(1), called).await;
         match called {
             None => Err("no answer in time".into()),
@@ -116,7 +116,7 @@ impl Clients {
             Some(Ok(Ok(events))) => Ok(Told::Events(events)),
             Some(Ok(Err(Error::Rejected(Odd { events })))) => Ok(Told::Refused(events)),
             Some(Ok(Err(Error::KeyRefused(_)))) => Ok(Told::RefusedBefore),
-            // As long as nobody has counted, there is nothing to read.
+            // Before the first event there is nothing to read.
             Some(Ok(Err(Error::Unknown { .. }))) if matches!(ask, Ask::Read) => Ok(Told::Events(0)),
             Some(Ok(Err(error))) => Err(error.to_string()),
         }
@@ -155,7 +155,7 @@ impl Clients {
                 }
             };
             let mut is_refused = false;
-            // What was read or refused was so when it was asked last; what was done may have been done when it was asked first.
+            // A read or a refusal counts from the last attempt. A change may have been made by the first attempt.
             let (asked, events, is_read) = match told {
                 Told::Events(events) if !matches!(ask, Ask::Read) => (first, events, false),
                 Told::Events(events) => (last, events, true),
@@ -187,7 +187,7 @@ impl Clients {
         }
     }
 
-    /// A copy of a request that was refused, as one that was on its way for long: it has no effect, also if it were accepted by now.
+    /// Sends a late copy of a refused request. It must have no effect, even if it would be accepted by now.
     async fn copy(&self, ask: Ask, counter: u64, key: &str) {
         self.sim.sleep(Duration::from_micros(self.sim.below(500_000))).await;
         loop {
@@ -205,7 +205,7 @@ impl Clients {
     }
 }
 
-/// Counters that are erased are these: nobody else counts them.
+/// The first id of counters that are erased. No other client uses them.
 const ERASED: u64 = 1_000;
 
 impl Clients {
@@ -226,7 +226,7 @@ impl Clients {
         }
     }
 
-    /// Has counters send messages and be sent some, and then has them erased, at whichever nodes.
+    /// Lets counters send and receive messages, then erases them, at any node.
     async fn eraser(self: Arc<Self>) {
         for id in ERASED.. {
             if self.is_over.load(Ordering::Relaxed) {
@@ -257,7 +257,7 @@ impl Clients {
     }
 }
 
-/// `None`: it was not ready in time.
+/// Waits for a future. `None`: it was not ready in time.
 async fn in_time<T>(sim: &Sim, at_most: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut over) = (std::pin::pin!(future), std::pin::pin!(sim.sleep(at_most)));
     std::future::poll_fn(|context| {
@@ -270,7 +270,7 @@ async fn in_time<T>(sim: &Sim, at_most: Duration, future: impl Future<Output = T
     .await
 }
 
-/// Makes one thing happen to nodes, lines or clocks.
+/// Applies one random fault to nodes, connections or clocks.
 async fn step(sim: &Sim, nodes: &Nodes) {
     let up = nodes.up();
     let one = || up.get(sim.below(up.len() as u64) as usize).copied();
@@ -315,7 +315,7 @@ async fn start_all(sim: &Sim, nodes: &Nodes) {
 fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Failure>> {
     let mut faults = Faults::random(seed);
     faults.lie = scenario.lie;
-    // A call that takes as long as a lease is a line that is cut: there is another fault for that.
+    // A call that takes as long as a lease is a broken connection, which is another fault.
     faults.stall_micros = 50_000..300_000;
     let views = SharedViews::default();
     let of_nodes = views.clone();
@@ -380,7 +380,7 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
     world.try_run(run).map(|((), run)| run)
 }
 
-/// Checks that each counter has the events it was asked for, and no more, once all messages have arrived.
+/// Checks that each counter has exactly its requested events, once all messages have arrived.
 async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed: &Followed) {
     let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
     let until = sim.elapsed() + Duration::from_secs(20);
@@ -493,7 +493,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(hash(), hash());
 }
 
-/// The first of so many seeds in which a broken promise shows as something that is wrong.
+/// Finds the first seed in which a broken promise shows as a fault.
 fn is_noticed(lie: Lie, changes: u64, words: &[&str]) {
     let scenario = Scenario {
         steps: 40,

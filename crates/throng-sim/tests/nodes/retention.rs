@@ -1,4 +1,4 @@
-//! History that ends while several nodes write it: passes at all of them, beside kills, pauses, hand-offs and drains.
+//! Retention while several nodes write history: passes on all of them, with kills, pauses, hand-offs and drains.
 
 use crate::{
     LEASE, NODES, PAUSE, SETTLES,
@@ -22,17 +22,17 @@ use throng::{
 };
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed_with};
 
-/// Diaries of each kind that clients write to.
+/// The number of diaries of each kind that clients write to.
 const DIARIES: u64 = 4;
 const CLIENTS: u64 = 3;
-/// The first id of diaries that were closed.
+/// The first id of closed diaries.
 const CLOSED: u64 = 100;
-/// The first id of diaries that are written to so that all before is covered.
+/// The first id of diaries whose writes make checkpoints cover everything before.
 const AFTER: u64 = 1_000;
-/// Time of day of nodes is at most so far off.
+/// The largest error of a node's time of day.
 const CLOCKS: Duration = Duration::from_secs(10);
 
-/// The number of each counted diary's events, and their sum. An event that is missing, or comes twice, is refused.
+/// The number of each counted diary's events, and their sum. Missing and repeated events are refused.
 struct Sums;
 
 impl Projection for Sums {
@@ -52,7 +52,7 @@ impl Projection for Sums {
     }
 }
 
-/// The expected diary, by everything that was acknowledged.
+/// The expected diary, according to everything acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Model {
     count: u64,
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Asks any node, again and again until it is known what came of it.
+    /// Asks any node, repeatedly, until the outcome is known.
     async fn surely<T, F>(&self, ask: impl Fn(Engine) -> F + Clone + Send + 'static) -> Result<T, Error<Never>>
     where
         T: Send + 'static,
@@ -167,7 +167,7 @@ impl World {
         self.closed.lock().unwrap().push(id);
     }
 
-    /// Begins one of the closed diaries anew, rather an older one: it may be gone by now.
+    /// Begins one of the closed diaries anew, preferably an older one, which may be removed by now.
     async fn begin_anew(&self) {
         let id = {
             let mut closed = self.closed.lock().unwrap();
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// An operator's pass at any node: all of them make one.
+    /// Requests a pass at any node, as an operator does. All nodes make one.
     async fn prune(&self, is_dry: bool) -> Result<PruneReport, String> {
         let node = self.any_node().await;
         let pass = self
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// Follows a kind at one node after the other. What it is not told was removed, and that it is told.
+    /// Follows a kind at one node after another. Every event that it lacks must have been removed, and reported as removed.
     async fn follow(self: Arc<Self>, kind: usize, told: Arc<Mutex<Told>>) {
         let mut place: Option<String> = None;
         while !self.is_told.load(Ordering::Relaxed) {
@@ -237,7 +237,7 @@ impl World {
                 self.sim.sleep(PAUSE).await;
             }
             if self.sim.chance(0.1) && !self.is_over.load(Ordering::Relaxed) {
-                // Long enough for passes to go beyond it.
+                // Long enough for passes to proceed beyond the cursor.
                 self.sim.sleep(Duration::from_micros(self.sim.below(6_000_000))).await;
             }
         }
@@ -250,7 +250,7 @@ impl World {
         }
         for (id, seq) in &page.events {
             let (last, at) = told.last.get(id).copied().unwrap_or_default();
-            // What was removed was gone past with this page, or with one since the diary's last event.
+            // The removed events were skipped with this page, or with one after the diary's last event.
             if *seq > last + 1 && told.removal >= at && told.removal > 0 {
                 self.sim.count("follower told that history was removed");
             } else if *seq != last + 1 {
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Returns the faults of what the diaries show.
+    /// Returns the faults of the diaries' answers.
     async fn wrong_shown(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let models = self.models.lock().unwrap().clone();
@@ -275,7 +275,7 @@ impl World {
         let closed = self.closed.lock().unwrap().clone();
         for id in closed {
             let shown = self.surely(move |engine| look(engine, (AGED, id))).await;
-            // What it was can be read as long as its history is kept.
+            // Its state can be read as long as its history is kept.
             if !matches!(shown, Ok((1, sum)) if sum == id) && !matches!(shown, Err(Error::Ended { .. })) {
                 wrong.push(format!("the closed diary {id} is shown as {shown:?}"));
             }
@@ -283,7 +283,7 @@ impl World {
         wrong
     }
 
-    /// Returns the faults of what is left in the journal.
+    /// Returns the faults of the remaining records in the journal.
     async fn wrong_left(&self) -> Vec<String> {
         let history = self.nodes.left().await;
         let (mut wrong, models) = (Vec::new(), self.models.lock().unwrap().clone());
@@ -315,7 +315,7 @@ impl World {
         wrong
     }
 
-    /// Looks until nothing is wrong, for so long at most, and says what is.
+    /// Checks until there is no fault, for at most this time. Reports the last faults.
     async fn eventually(&self, at_most: Duration, look: impl AsyncFn() -> Vec<String>) {
         let until = self.sim.elapsed() + at_most;
         loop {
@@ -331,27 +331,27 @@ impl World {
     }
 }
 
-/// The events that a follower was told, page by page.
+/// The events that a follower received, page by page.
 #[derive(Default)]
 struct Told {
     pages: u64,
-    /// The last page of which it was told that history was removed there.
+    /// The last page that reported removed history.
     removal: u64,
-    /// The number of each diary's last event, and the page it came with.
+    /// The number of each diary's last event, and its page.
     last: BTreeMap<String, (u64, u64)>,
 }
 
-/// A page that a follower was told, and its place behind that.
+/// A page that a follower received, and the cursor after it.
 struct Page {
     events: Vec<(String, u64)>,
     place: String,
-    /// Why there is no more.
+    /// The reason that there are no more.
     why: Option<String>,
-    /// Whoever is where it was is told that history was removed.
+    /// True if a follower at the old cursor is told that history was removed.
     is_told_of_removal: bool,
 }
 
-/// `None`: it is not known what it missed, and it begins again from where it was.
+/// Follows for a while. `None`: it is unknown what was missed, and it resumes at the old cursor.
 async fn follow(
     engine: Engine,
     sim: Sim,
@@ -398,7 +398,7 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<u64, Model> {
     rows.into_iter().filter_map(row).collect()
 }
 
-/// All is as it was acknowledged, what is over goes, and what is left is enough to begin from.
+/// Checks that everything is as acknowledged, expired history is removed, and the rest is enough to restart from.
 async fn check(world: &World, views: &SharedViews, told: [&Mutex<Told>; 2]) {
     let (sim, nodes) = (&world.sim, &world.nodes);
     world
@@ -406,7 +406,7 @@ async fn check(world: &World, views: &SharedViews, told: [&Mutex<Told>; 2]) {
         .await;
     sim.sleep(AGE + CLOCKS).await;
     let left = async || {
-        // Something after it at every node, so that all of it is covered.
+        // Each node writes another event, so everything before is covered.
         for id in AFTER..AFTER + 24 {
             world.write((FOREVER, id), None).await;
         }
@@ -446,7 +446,7 @@ async fn check(world: &World, views: &SharedViews, told: [&Mutex<Told>; 2]) {
         })
         .await;
     world.is_told.store(true, Ordering::Relaxed);
-    // The journal alone is enough, for whoever gets which shards.
+    // The journal alone must be enough, for any distribution of shards.
     (0..NODES).for_each(|node| nodes.kill(node));
     sim.sleep(LEASE * 4).await;
     nodes.lose_store();
@@ -454,7 +454,7 @@ async fn check(world: &World, views: &SharedViews, told: [&Mutex<Told>; 2]) {
     if !nodes.settle(SETTLES).await {
         sim.wrong(format!("not all is served evenly {SETTLES:?} after the store was lost"));
     }
-    // What would be delivered or fired again has had the time.
+    // There was enough time for repeated deliveries and timers.
     sim.sleep(Duration::from_secs(3)).await;
     world
         .eventually(Duration::ZERO, async || world.wrong_shown().await)
@@ -556,7 +556,7 @@ fn history_ends_as_it_is_kept_whatever_happens_to_nodes() {
     });
 }
 
-/// The first of so many seeds in which a broken promise shows as something that is wrong.
+/// Finds the first seed in which a broken promise shows as a fault.
 fn is_noticed(lie: Lie, words: &str) {
     let noticed = (0..200).find_map(|number| {
         let failure = seed(number, Some(lie), false).err()?;

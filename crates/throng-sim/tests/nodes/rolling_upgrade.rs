@@ -1,5 +1,5 @@
-//! A rolling upgrade whose next release asks, in messages and timers, for what the one before does not understand, while nodes of both are
-//! killed, paused, cut off and drained: each message is taken once, in order, and none is dead unless the next release is gone for good.
+//! A rolling upgrade. The next release sends messages and sets timers that the previous one does not understand. Nodes of both are killed, paused,
+//! disconnected and drained. Each message is taken once, in order, and none is dead unless the next release is gone for good.
 
 mod page;
 mod unlooked;
@@ -18,25 +18,25 @@ use std::{
 use throng::model::Error;
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
 
-/// The nodes of the release before, at first.
+/// The number of nodes, all of the previous release at first.
 const OLD: usize = 3;
-/// The node of the next release, from its first start on; it lives on.
+/// The node of the next release. Once started, it is not replaced.
 const NEW: usize = OLD;
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
 const CLIENTS: u64 = 4;
 const PAGES: u64 = 6;
-/// The number of steps between two replacements of nodes.
+/// The number of steps between two replacements.
 const EVERY: u64 = 6;
 
 #[derive(Clone, Copy)]
 struct Upgrade {
-    /// The next release is taken back in the end.
+    /// True if the next release is rolled back in the end.
     is_taken_back: bool,
     lie: Option<Lie>,
 }
 
-/// Starts a node of a release.
+/// Starts a node with a release.
 async fn start(sim: &Sim, nodes: &Nodes, node: usize, app: u64) -> bool {
     nodes.set_app(node, app);
     match app {
@@ -52,7 +52,7 @@ async fn start(sim: &Sim, nodes: &Nodes, node: usize, app: u64) -> bool {
 struct World {
     sim: Sim,
     nodes: Nodes,
-    /// The release each node is of when it starts next.
+    /// The release of each node at its next start.
     apps: [std::sync::atomic::AtomicU64; OLD + 1],
     is_over: AtomicBool,
 }
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Ends a node, and starts another release in its stead.
+    /// Ends a node, and starts another release in its place.
     async fn replace(self: &Arc<Self>, node: usize, app: u64) {
         if self.sim.chance(0.5) {
             self.nodes.drain(node, true).await;
@@ -96,7 +96,7 @@ impl World {
         drop(self.sim.spawn(async move { world.start(node).await }));
     }
 
-    /// Makes one thing happen, but nothing to the node without which no next release would serve.
+    /// Applies one random step, but spares the only node of the next release.
     async fn step(self: &Arc<Self>) {
         let (sim, nodes) = (&self.sim, &self.nodes);
         let up: Vec<usize> = nodes.up();
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Asks any node that runs.
+    /// Asks any running node.
     async fn ask(&self, page: u64, name: &'static str, to: u64, key: &str) -> Result<(), String> {
         let up = self.nodes.up();
         let Some(node) = up.get(self.sim.below(up.len() as u64) as usize).copied() else {
@@ -155,7 +155,7 @@ impl World {
                 _ => ("Remind", to),
             };
             let key = format!("{client}-{number}");
-            // One that only a newer node does, if one owns the page, is left soon.
+            // A request that only a newer node understands is given up soon, in case that node owns the page.
             for _ in 0..6 {
                 if self.is_over.load(Ordering::Relaxed) {
                     return;
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Returns what each page and leaf has sent and taken, if it has sent or taken anything.
+    /// Returns the messages that each page and leaf has sent and taken, if any.
     async fn known(&self) -> BTreeMap<u64, Known> {
         let mut known = BTreeMap::new();
         let leaves = (0..PAGES).map(|leaf| FIRST_LEAF + leaf);
@@ -194,7 +194,7 @@ impl World {
         known
     }
 
-    /// The dead messages by their receivers, and those that wait, with their reasons.
+    /// Returns the dead messages by receiver, and the waiting ones with their reasons.
     async fn left(&self) -> (Vec<(u64, String)>, Vec<String>) {
         let (mut dead, mut stuck) = (BTreeMap::new(), Vec::new());
         for node in self.nodes.up() {
@@ -254,7 +254,7 @@ fn seed(seed: u64, upgrade: Upgrade, keep_trace: bool) -> Result<Run, Box<Failur
         }
         nodes.calm();
         if upgrade.is_taken_back {
-            // All at once, so that nobody of the next release is there any more.
+            // All at once, so that no node of the next release remains.
             for (node, app) in world.apps.iter().enumerate() {
                 if app.load(Ordering::Relaxed) == AFTER {
                     nodes.kill(node);
@@ -283,7 +283,7 @@ fn seed(seed: u64, upgrade: Upgrade, keep_trace: bool) -> Result<Run, Box<Failur
     world.try_run(run).map(|((), run)| run)
 }
 
-/// Messages each receiver has not taken, timers that have not rung, and what was taken out of order or twice.
+/// Returns messages not taken, timers not fired, and messages taken twice or out of order.
 fn missing(known: &BTreeMap<u64, Known>) -> Vec<String> {
     let mut missing = Vec::new();
     for (id, of) in known {
@@ -318,10 +318,10 @@ async fn all_is_taken(world: &World) {
     wrong.into_iter().for_each(|wrong| sim.wrong(wrong));
 }
 
-/// The next release is gone: whatever only it understands is dead with the reason, and nothing waits.
+/// Checks, after the next release is gone, that everything only it understands is dead with the reason, and nothing waits.
 async fn all_is_taken_or_dead(world: &World) {
     let sim = &world.sim;
-    // Timers and messages wait for two minutes, in case it comes back, and are tried once a minute at least.
+    // Timers and messages wait two minutes for its return, and are retried at least once a minute.
     let until = sim.elapsed() + Duration::from_secs(240);
     loop {
         let known = world.known().await;
@@ -415,7 +415,7 @@ fn newer_messages_are_dead_once_the_release_is_taken_back() {
     each_seed(test, 40, upgrade, &counted);
 }
 
-/// The first of these seeds in which a broken promise shows as a dead message.
+/// Finds the first of these seeds in which a broken promise shows as a dead message.
 fn is_noticed(lie: Lie, seeds: Range<u64>, run: impl Fn(u64, Option<Lie>) -> Result<Run, Box<Failure>>) {
     let noticed = seeds.into_iter().find_map(|number| {
         let failure = run(number, Some(lie)).err()?;

@@ -1,14 +1,14 @@
-//! The answers that clients have seen, and a check that one machine could have given them.
+//! The answers that clients have received, and a check that one machine could have given them.
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// An answer, and when it was asked for and given.
+/// An answer, with the times of its request and its arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterAnswer {
     pub(crate) counter: u64,
     pub(crate) asked: Duration,
     pub(crate) given: Duration,
-    /// The number of the counter's events, with the requested one.
+    /// The number of the counter's events, including the requested one.
     pub(crate) events: u64,
     pub(crate) is_read: bool,
 }
@@ -21,14 +21,14 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Events that a counter has in the end.
+    /// Returns the final number of a counter's events.
     pub(crate) fn events(&self, counter: u64) -> u64 {
         let answers = self.answers.iter();
         let own = answers.filter(|answer| answer.counter == counter && !answer.is_read);
         own.count() as u64 + self.sent.get(&counter).copied().unwrap_or_default()
     }
 
-    /// Returns the faults against linearizability: an event that was promised twice, or an answer that does not know an earlier answer.
+    /// Returns the violations of linearizability: an event promised twice, or an answer that ignores an earlier answer.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let mut by_counter: BTreeMap<u64, Vec<CounterAnswer>> = BTreeMap::new();
         for answer in &self.answers {
@@ -78,7 +78,7 @@ fn a_stale_answer_and_an_event_promised_twice_are_seen() {
         let sent = BTreeMap::new();
         Seen { answers, sent }.wrong().len()
     };
-    // Both were under way at once: either may have come first.
+    // Both were in flight at once, so either may have come first.
     assert_eq!(wrong(&[answer(0, 10, 2, false), answer(5, 12, 1, true)]), 0);
     assert_eq!(wrong(&[answer(0, 10, 2, false), answer(11, 12, 2, true)]), 0);
     assert_eq!(wrong(&[answer(0, 10, 2, false), answer(11, 12, 1, true)]), 1);

@@ -1,4 +1,4 @@
-//! A command that only the newer one of two programs knows, on its way to an entity that a node of the older one owns.
+//! A command that only the newer of two programs knows, sent to an entity on a node with the older one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use throng_sim::{Nodes, Sim, Simulation, Timing};
 use throng_testing::fixtures::Never;
 
 const PAGES: u64 = 16;
-/// Pages that are marked by those before, so many further.
+/// The distance from a page to the page that it marks.
 const MARKED: u64 = 1_000;
 const OLD: usize = 0;
 const NEW: usize = 1;
@@ -22,12 +22,12 @@ impl Event for Happened {}
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum HappenedSince {
     Noted,
-    /// Only the newer program knows that.
+    /// Known only to the newer program.
     Closed,
 }
 impl Event for HappenedSince {}
 
-/// A page, as one of two programs knows it.
+/// Defines a page in two versions, one for each program.
 macro_rules! page {
     ($name:ident, $event:ident, $command:ident { $($variant:ident $({ $field:ident })?),* }, |$asked:ident, $turn:ident| $decide:expr) => {
         #[derive(Default, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ page!(NewPage, HappenedSince, NewCommand { Note, HaveNoted { to }, Mark, HaveMar
     }
 });
 
-/// The messages that are dead at a node, by their receivers, and why.
+/// Returns the dead messages at a node, by receiver, with the reasons.
 async fn dead(nodes: &Nodes, node: usize) -> Vec<(String, String)> {
     let found = nodes.call(
         node,
@@ -104,7 +104,8 @@ async fn settle(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-/// A node of each of two releases; the newer one's pages have sent to others what only its program knows. So many messages those are.
+/// Starts a node of each of two releases. The newer one's pages send others commands that only its program knows. Returns the number of these
+/// messages.
 async fn both_releases(sim: &Sim, nodes: &Nodes) -> u64 {
     nodes.set_app(OLD, 1);
     nodes.start(OLD).await.unwrap();
@@ -116,7 +117,7 @@ async fn both_releases(sim: &Sim, nodes: &Nodes) -> u64 {
     for page in 0..PAGES {
         match ask(nodes, page, NewCommand::HaveMarked { to: page + MARKED }).await {
             Ok(_) => sent += 1,
-            // Pages of the older node do not know what is asked of them.
+            // Pages on the older node do not know the command.
             Err(why) => assert!(why.contains("unknown variant"), "{why}"),
         }
     }
@@ -125,7 +126,7 @@ async fn both_releases(sim: &Sim, nodes: &Nodes) -> u64 {
     sent
 }
 
-/// Entities whose messages wait at a node, how many, and why.
+/// Returns the entities whose messages wait at a node, with number and reason.
 async fn stuck(nodes: &Nodes, node: usize) -> Vec<(String, u64, String)> {
     let found = nodes.call(node, |engine| async move { engine.stuck() }).await.unwrap();
     let stuck = found.into_iter();
@@ -134,7 +135,7 @@ async fn stuck(nodes: &Nodes, node: usize) -> Vec<(String, u64, String)> {
         .collect()
 }
 
-/// Returns the number of a page's events, as the newer program knows them.
+/// Returns the number of a page's events, as the newer program reads them.
 async fn events(nodes: &Nodes, page: u64) -> usize {
     let history = nodes.call(NEW, move |engine| async move {
         engine.history(0, &page.to_string(), 0, 99).await
@@ -142,7 +143,7 @@ async fn events(nodes: &Nodes, page: u64) -> usize {
     history.await.unwrap().map_or(0, |history| history.events.len())
 }
 
-/// Returns the number of the pages' events that others mark.
+/// Returns the number of events that marks have caused on the marked pages.
 async fn marks(nodes: &Nodes) -> u64 {
     let mut marks = 0;
     for page in MARKED..MARKED + PAGES {
@@ -151,7 +152,7 @@ async fn marks(nodes: &Nodes) -> u64 {
     marks
 }
 
-/// Asks the newer node; what the older one owns and does not understand is said to be for a newer release.
+/// Asks the newer node. A command that the page's older owner does not understand is refused as one for a newer release.
 async fn ask(nodes: &Nodes, page: u64, command: NewCommand) -> Result<u64, String> {
     let asked = nodes.call(NEW, move |engine| async move {
         engine.entity::<NewPage>(page).ask(command).await
@@ -165,7 +166,7 @@ async fn ask(nodes: &Nodes, page: u64, command: NewCommand) -> Result<u64, Strin
     }
 }
 
-/// Runs a test in a world of old pages, and says what went wrong.
+/// Runs a test in a world of old pages, and reports its faults.
 fn run<F: Future<Output = ()>>(test: impl FnOnce(Sim) -> F) {
     if let Err(failure) = Simulation::new(1).with::<OldPage>().try_run(test) {
         panic!("{failure}");
@@ -271,7 +272,7 @@ fn a_waiting_message_holds_up_only_its_sender_and_receiver_pair() {
         let [one, other, ..] = receivers[..] else {
             panic!("two are at the older node: {receivers:?}")
         };
-        // The newer node's, since they could be asked.
+        // The newer node owns them, because they could be asked.
         let (sender, bystander) = (one - MARKED, other - MARKED);
         for (page, to) in [(sender, one), (bystander, one), (sender, other), (sender, MARKED + 99)] {
             ask(&nodes, page, NewCommand::HaveNoted { to }).await.unwrap();
@@ -300,8 +301,8 @@ fn a_waiting_message_holds_up_only_its_sender_and_receiver_pair() {
     });
 }
 
-/// Pages that the newer program has closed, or set a timer on, came to the older one while the newer was away; it is back, and each
-/// owns some of them. So many seconds are left until the timers are due.
+/// Pages closed by the newer program, or with its timers, came to the older node while the newer one was away. It is back, and each node owns some of
+/// them. The timers are due in this many seconds.
 async fn came_to_the_older(sim: &Sim, nodes: &Nodes, seconds: u64) {
     nodes.set_app(OLD, 1);
     nodes.start(OLD).await.unwrap();

@@ -1,23 +1,22 @@
-//! A rolling upgrade: nodes of one release are replaced by those of the next, one after the other, while clients ask and all else happens
-//! to them.
+//! A rolling upgrade: nodes are replaced by those of the next release, one after another, while clients ask and faults happen.
 
 use super::{NODES, Scenario, seed};
 use std::time::Duration;
 use throng_sim::{Nodes, Sim, for_each_seed_with};
 
-/// The release that all nodes are of at first, and the one that they are of in the end.
+/// The release of all nodes at first, and the one at the end.
 pub(crate) const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
-/// The number of steps between two replacements of nodes.
+/// The number of steps between two replacements.
 const EVERY: u64 = 7;
 
-/// The node that is replaced in this step.
+/// Returns the node to be replaced in this step.
 pub(crate) fn next(step: u64, scenario: Scenario) -> Option<usize> {
     let number = usize::try_from(step / EVERY).ok()?;
     (scenario.upgrades && step % EVERY == EVERY - 1 && number < NODES).then_some(number)
 }
 
-/// Ends a node, after it gave away what it had or not, and starts the next release in its stead.
+/// Ends a node, with or without handing its shards over, and starts the next release in its place.
 pub(crate) async fn replace(sim: &Sim, nodes: &Nodes, node: usize) {
     if sim.chance(0.5) {
         nodes.drain(node, true).await;
@@ -34,7 +33,7 @@ pub(crate) async fn replace(sim: &Sim, nodes: &Nodes, node: usize) {
     drop(sim.spawn(async move { starts.start(node).await }));
 }
 
-/// All is owned by the next release.
+/// Waits until the next release owns everything.
 pub(crate) async fn is_over(sim: &Sim, nodes: &Nodes) {
     let owners = nodes.shards_by_app().await;
     if owners.keys().any(|app| *app != AFTER) {

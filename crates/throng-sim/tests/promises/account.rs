@@ -1,4 +1,4 @@
-//! An entity that uses everything the model has, in three generations of one kind.
+//! An entity that uses the whole model, in three generations of one kind.
 
 use crate::relay::Relay;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -8,7 +8,7 @@ use throng::model::*;
 
 pub(crate) const KIND: &str = "account";
 
-/// The view of an account: the number of events, and all of them in one number.
+/// The view of an account: the number of events, and a digest of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct View {
     pub(crate) id: u64,
@@ -30,7 +30,7 @@ impl Rejection for No {
     }
 }
 
-/// The contents of an event: its operation, the part of it, and the amount.
+/// The contents of an event: its operation, the part of that, and the amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Fact {
     pub(crate) op: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Fact {
     pub(crate) amount: i64,
 }
 
-/// The memo that every move has, in the second generation and later.
+/// The memo of every move, in the second generation and later.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Memo<const G: u8>(pub(crate) u32);
 
@@ -92,7 +92,7 @@ pub(crate) enum Happened<const G: u8> {
     Planned(Planned),
     Cancelled(Named),
     Ticked(Named),
-    /// Cannot be applied: never recorded.
+    /// Cannot be applied, so it is never recorded.
     Poison(Fact),
     /// Generation 2 cannot apply it.
     Bomb(Fact),
@@ -143,7 +143,7 @@ impl<const G: u8> Event for Happened<G> {
     }
 }
 
-/// The end of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Mode {
     Accept,
@@ -208,7 +208,7 @@ pub(crate) enum Command {
     Spawn {
         op: u64,
         child: u64,
-        /// The child answers.
+        /// True if the child answers.
         answers: bool,
     },
     /// Forwards to an account that depends on the state.
@@ -347,7 +347,7 @@ impl<const G: u8> Entity for Account<G> {
             Command::Accept { op, amount, mode, next } => match mode {
                 Mode::Accept => turn.emit(Happened::Received(fact(op, 0, amount))),
                 Mode::Refuse => return self.no(id, "not wanted"),
-                // Tried again, it may come to another end.
+                // A retry may have another outcome.
                 Mode::Panic if turn.moment().seq.is_multiple_of(2) => panic!("planned panic: an asked entity"),
                 Mode::Panic => return self.no(id, "not wanted any more"),
                 Mode::Forward => {

@@ -1,4 +1,4 @@
-//! The book of the clients' requests and answers.
+//! The record of the clients' requests and answers.
 
 use crate::account::{Command, View};
 use std::{
@@ -7,19 +7,19 @@ use std::{
     time::Duration,
 };
 
-/// The end of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Done(View),
-    /// The entity's "no".
+    /// The entity refused.
     Refused(View),
-    /// The engine's, which says that nothing was done.
+    /// The engine refused, and says that nothing was done.
     Nothing(&'static str),
     /// The outcome is unknown.
     Unknown,
 }
 
-/// The request of an operation.
+/// The kind of an operation's request.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
     Account(Command),
@@ -32,7 +32,7 @@ pub(crate) struct Operation {
     pub(crate) asked: Asked,
     pub(crate) keyed: bool,
     pub(crate) told: Vec<Told>,
-    /// When it was last told something.
+    /// The time of its last answer.
     pub(crate) ended: Duration,
 }
 
@@ -44,14 +44,14 @@ impl Operation {
         })
     }
 
-    /// Every attempt was told that nothing was done.
+    /// Returns true if every attempt was answered with nothing done.
     pub(crate) fn is_nothing(&self) -> bool {
         let nothing = |told: &Told| matches!(told, Told::Nothing(_) | Told::Refused(_));
         self.told.iter().all(nothing)
     }
 }
 
-/// A state somebody was shown.
+/// A state shown to a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) view: View,
@@ -67,7 +67,7 @@ pub(crate) struct Entries {
     pub(crate) last: u64,
 }
 
-/// Shared by all clients of a run.
+/// The records, shared by all clients of a run.
 #[derive(Clone, Default)]
 pub(crate) struct Book {
     entries: Arc<Mutex<Entries>>,
@@ -78,7 +78,7 @@ impl Book {
         self.entries.lock().unwrap()
     }
 
-    /// A number no other operation has.
+    /// Returns a unique number for an operation.
     pub(crate) fn number(&self) -> u64 {
         let mut entries = self.lock();
         entries.last += 1;
@@ -103,7 +103,7 @@ impl Book {
             Told::Refused(view) => Some((view.clone(), "a rejection")),
             _ => None,
         };
-        // The relay shows nothing of itself.
+        // The relay shows no state of its own.
         if let Some((view, what)) = view.filter(|(view, _)| view.count > 0) {
             entries.shown.push(Shown {
                 view,

@@ -1,4 +1,4 @@
-//! Holds what clients were told against what the journal holds in the end.
+//! Compares the answers to clients with the final contents of the journal.
 
 use crate::{
     account::{Account, Command, Fact, Happened, KIND, Mode, View, fold},
@@ -18,7 +18,7 @@ use throng_sim::{History, SentMessage};
 struct Entry {
     name: String,
     fact: Fact,
-    /// The timer of a plan, a tick or a cancellation.
+    /// The timer's name, for a plan, a tick or a cancellation.
     timer: String,
     due: i64,
     times: u32,
@@ -30,12 +30,12 @@ pub(crate) struct Checker<'a> {
     history: &'a History,
     entries: &'a Entries,
     accounts: BTreeMap<u64, Vec<Entry>>,
-    /// The views that each account showed, by its number of events.
+    /// The views shown of each account, by the number of events.
     views: BTreeMap<u64, Vec<View>>,
     messages: Vec<SentMessage>,
-    /// When the power failed last: what was shown before may be lost.
+    /// The time of the last power failure. States shown before may be lost.
     power_lost: Option<Duration>,
-    /// A generation that cannot apply bombs was at work.
+    /// True if a generation ran that cannot apply bombs.
     bombs: bool,
     wrong: Vec<String>,
 }
@@ -50,7 +50,7 @@ fn read(name: &str, payload: &[u8]) -> (Fact, serde_json::Value) {
     (fact, value)
 }
 
-/// Applies an event to a view: a second opinion beside `Account::evolve`.
+/// Applies an event to a view, independently of `Account::evolve`.
 pub(crate) fn apply(view: &mut View, name: &str, payload: &[u8]) {
     let (fact, _) = read(name, payload);
     view.count += 1;
@@ -58,7 +58,7 @@ pub(crate) fn apply(view: &mut View, name: &str, payload: &[u8]) {
     view.balance += fact.amount;
 }
 
-/// The state of an account after these events, by its own `evolve`.
+/// Returns the state of an account after these events, by its own `evolve`.
 pub(crate) fn replayed(id: u64, events: &[StoredEvent]) -> View {
     let mut account = Account::<3>::default();
     for event in events {
@@ -148,11 +148,11 @@ impl<'a> Checker<'a> {
         self.wrong
     }
 
-    /// Promise 3: what anybody was shown is a beginning of what there is.
+    /// Promise 3: every state shown is a prefix of the final history.
     fn check_shown(&mut self) {
         let mut wrong = Vec::new();
         for shown in &self.entries.shown {
-            // An answer to a query may be on its way while the power fails.
+            // The answer to a query may be in flight when the power fails.
             let since = if shown.what == "a query" {
                 shown.began
             } else {
@@ -177,7 +177,7 @@ impl<'a> Checker<'a> {
         self.wrong.append(&mut wrong);
     }
 
-    /// Promise 1: who asks after somebody was answered sees at least as much.
+    /// Promise 1: a request made after an answer sees at least the same events.
     fn check_order(&mut self) {
         let mut by_account: BTreeMap<u64, Vec<&crate::book::Shown>> = BTreeMap::new();
         for shown in &self.entries.shown {
@@ -203,7 +203,7 @@ impl<'a> Checker<'a> {
         self.wrong.append(&mut wrong);
     }
 
-    /// Promise 4: nothing happens twice, and nothing happens that nobody asked for.
+    /// Promise 4: nothing happens twice, or without a request.
     fn check_once(&mut self) {
         let mut wrong = Vec::new();
         for (id, entries) in &self.accounts {
@@ -231,7 +231,7 @@ impl<'a> Checker<'a> {
         self.wrong.append(&mut wrong);
     }
 
-    /// Promises 2 and 4: acknowledged is there, whole; refused is not.
+    /// Promises 2 and 4: acknowledged operations are there completely, and refused ones are not.
     fn check_operations(&mut self) {
         let mut everywhere: BTreeMap<u64, usize> = BTreeMap::new();
         let mut passed: BTreeMap<u64, usize> = BTreeMap::new();
@@ -241,7 +241,7 @@ impl<'a> Checker<'a> {
         }
         for (op, operation) in &self.entries.operations {
             let found = everywhere.get(op).copied().unwrap_or_default();
-            // What a forwarding account has recorded stays, whatever the other one says.
+            // The forwarding account's own events remain, whatever the other one answers.
             let is_recorded = matches!(
                 &operation.asked,
                 Asked::Account(Command::Forward { trace: true, .. } | Command::Spawn { answers: true, .. })
@@ -304,7 +304,7 @@ impl<'a> Checker<'a> {
             Asked::Relay(relay::Command::Post { to, .. }) => (*to, "Received", 1),
         };
         let found = self.has(at, name, op);
-        // A chain may come by again.
+        // A chain may return to the same account.
         let is_there = if name == "Hopped" {
             found >= count
         } else {
@@ -334,7 +334,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks that all money that leaves one account arrives in another, or its message is dead.
+    /// Checks that all money that leaves one account arrives in another, or that its message is dead.
     fn check_money(&mut self) {
         for (op, operation) in &self.entries.operations {
             let (Asked::Account(Command::Transfer { amount, .. }) | Asked::Account(Command::Ask { amount, .. })) =
@@ -359,7 +359,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Promise 6: the outcome of every request is heard once, also that nobody was there or it was dropped, unless it is dead.
+    /// Promise 6: every requester gets the outcome once, unless that message is dead. A missing receiver and a dropped request are outcomes, too.
     fn check_requests(&mut self) {
         for (op, operation) in &self.entries.operations {
             let Asked::Account(Command::Ask { amount, mode, .. }) = &operation.asked else {
@@ -403,7 +403,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Promise 9: work between entities is never refused for want of room or time.
+    /// Promise 9: messages between entities are never refused for lack of room or time.
     fn check_dead(&mut self) {
         let known = ["planned panic", "there is no account", "is quarantined"];
         for message in &self.messages {
@@ -417,11 +417,11 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Timers fire when they are due, not before, as often as they were set to.
+    /// Checks that timers fire when due, not before, and as often as they were set to.
     fn check_timers(&mut self) {
         let mut wrong = Vec::new();
         for (id, entries) in &self.accounts {
-            // By name: which plan is set, and how often it has still to fire.
+            // The set plans by name, and the number of firings that remain.
             let mut set: BTreeMap<&str, (u64, u32, i64)> = BTreeMap::new();
             for entry in entries {
                 match entry.name.as_str() {
@@ -454,7 +454,7 @@ impl<'a> Checker<'a> {
         self.wrong.append(&mut wrong);
     }
 
-    /// The states the engine shows in the end are those of the journal, and so are the families.
+    /// Checks that the final states and families shown by the engine are those of the journal.
     pub(crate) fn final_states(&mut self, shown: &BTreeMap<u64, (View, crate::account::Relatives)>) {
         for (id, views) in &self.views {
             let Some(expected) = views.last() else { continue };
@@ -492,7 +492,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Told is told: no attempt of one operation contradicts another.
+    /// Checks that no two attempts of one operation contradict each other.
     pub(crate) fn check_told(&mut self) {
         for (op, operation) in &self.entries.operations {
             let done: Vec<&View> = operation
@@ -507,7 +507,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// True if nobody took the message: it is dead, or was until somebody dropped it.
+/// Returns true if nobody took the message: it is dead, or was dropped.
 fn is_left(message: &SentMessage) -> bool {
     matches!(message.outcome.as_deref(), Some("dead" | "dropped"))
 }

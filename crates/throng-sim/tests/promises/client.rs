@@ -1,4 +1,4 @@
-//! A client: one request at a time, tries again with its key when it does not know what came of it.
+//! A client with one request at a time. After an unknown outcome it repeats the request under its key.
 
 use crate::{
     account::{Account, Command, KIND, Kin, Look, Mode, No, View},
@@ -14,11 +14,10 @@ use throng::{
 use throng_core::tagged;
 use throng_sim::{Gone, Sim};
 
-/// The number of accounts, without those that are spawned.
+/// The number of accounts, without spawned ones.
 pub(crate) const ACCOUNTS: u64 = 9;
 const RELAYS: u64 = 3;
-/// An answer may be this much later than its deadline: while the end of a writer is not known, whoever waits for it waits
-/// for the journal.
+/// The longest delay of an answer beyond its deadline. While the end of a writer is unknown, its callers wait for the journal.
 const LATE_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -27,9 +26,9 @@ pub(crate) struct Client {
     pub(crate) book: Book,
     pub(crate) number: u64,
     pub(crate) generation: std::sync::Arc<std::sync::atomic::AtomicU8>,
-    /// Acknowledged may be lost with the power.
+    /// True if acknowledged operations may be lost in a power failure.
     pub(crate) lossy: bool,
-    /// The newest process alone is asked, unless there is one it took over from.
+    /// The number of processes before the newest one that may be asked, too: those it took over from.
     pub(crate) back: usize,
 }
 
@@ -51,7 +50,7 @@ impl Client {
     }
 
     fn account(&self) -> u64 {
-        // A few are hot.
+        // A few accounts are hot.
         self.sim.below(if self.sim.chance(0.5) { 3 } else { ACCOUNTS })
     }
 
@@ -141,7 +140,7 @@ impl Client {
         }
     }
 
-    /// Asks the newest process only: one that was taken over from does not know it yet, and says what was.
+    /// Restricts a client to the newest process. A former one does not know yet that it was replaced, and answers with old states.
     fn newest(&self) -> Self {
         Self {
             back: 0,
@@ -197,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Asks until it knows what came of it; without a key, once.
+    /// Repeats a request until its outcome is known. Without a key it is sent once.
     async fn until_known<F>(&self, op: u64, key: Option<String>, ask: impl Fn(Option<String>) -> F) -> Told
     where
         F: Future<Output = Result<(Outcome, (Duration, Duration)), Gone>>,
@@ -258,7 +257,7 @@ impl Client {
         told
     }
 
-    /// Calls the engine, with a deadline, and looks at the clock.
+    /// Calls the engine with a deadline, and measures the time.
     async fn timed<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         call: impl FnOnce(Engine, Duration) -> F,
@@ -276,7 +275,7 @@ impl Client {
         };
         let began = self.sim.elapsed();
         let sim = self.sim.clone();
-        // The process may die while its answer is on its way: it was given before.
+        // The process may die while its answer is in flight, after the answer was given.
         let timed = |engine| {
             let answer = call(engine, within);
             async move { (answer.await, sim.elapsed()) }
@@ -364,7 +363,7 @@ impl Client {
             }
             crate::checker::apply(&mut view, &event.name, &event.payload);
         }
-        // A page shows what was, not what is.
+        // A page shows the past, not the present.
         self.book.shows("a history", view, (Duration::ZERO, ended));
     }
 
@@ -414,7 +413,7 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
     let mut body = Vec::new();
     let name = tagged::to_parts(command, &mut body).unwrap();
     let (kind, id) = (engine.kind(KIND).unwrap(), to.to_string());
-    // As a gateway does: at once if that can be, or else however long it takes.
+    // Asks as a gateway does: immediately if possible, otherwise with a wait.
     let driver = engine.driver();
     let attempt = driver.command(kind, id, name, body).and_then(|attempt| match key {
         Some(key) => attempt.once(key),
@@ -436,7 +435,7 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
     }
 }
 
-/// Waits as one who looks after many does.
+/// Waits like a task that serves many requests.
 async fn answered(mut executed: Executed) -> Result<Vec<u8>, Error<JsonRejection>> {
     if executed.is_remote() {
         return executed.answer().await;

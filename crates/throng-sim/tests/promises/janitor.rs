@@ -1,10 +1,10 @@
-//! A person who looks at dead messages and has them tried again or drops them, now and then two of them the same one.
+//! A person who lists dead messages, and retries or drops them. Sometimes two persons handle the same message.
 
 use std::time::Duration;
 use throng::{DeadMessage, Engine, OperatorDecision, Retried, model::Error};
 use throng_sim::Sim;
 
-/// Looks again and again, for a while.
+/// Handles dead messages repeatedly, for a while.
 pub(crate) async fn work(sim: Sim, times: usize) {
     for _ in 0..times {
         sim.sleep(Duration::from_micros(sim.below(200_000))).await;
@@ -13,7 +13,7 @@ pub(crate) async fn work(sim: Sim, times: usize) {
     }
 }
 
-/// Has every message tried again that is dead now.
+/// Retries every message that is dead now.
 pub(crate) async fn clear(sim: &Sim) {
     let sim_in = sim.clone();
     sim.call(move |engine| look(sim_in, engine, 2, 1.0)).await.ok();

@@ -1,4 +1,4 @@
-//! The engine's promises, held against thousands of seeds.
+//! The engine's promises, checked with thousands of seeds.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,9 +1,9 @@
-//! The checker can fail: each promise a journal or store breaks is noticed.
+//! The checker can fail: it notices each promise that a journal or store breaks.
 
 use crate::run::{self, CALM, Scenario};
 use throng_sim::Lie;
 
-/// The first of so many seeds in which the lie is noticed, with what is said of it.
+/// Finds the first seed that reveals the lie. Returns it with the report.
 fn noticed(lie: Lie, seeds: u64, words: &[&str]) -> Option<(u64, String)> {
     let scenario = Scenario {
         faults: true,

@@ -1,4 +1,4 @@
-//! An entity to which nothing ever happens: it forwards and sends.
+//! An entity without events, which only forwards and sends.
 
 use crate::account::{Account, Command as AccountCommand, No, View};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use throng::model::*;
 pub(crate) enum Command {
     /// The account answers.
     Pass { op: u64, to: u64, amount: i64 },
-    /// The account gets a message; the relay answers.
+    /// The account gets a message, and the relay answers.
     Post { op: u64, to: u64, amount: i64 },
 }
 

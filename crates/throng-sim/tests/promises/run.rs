@@ -1,4 +1,4 @@
-//! The history of a seed: clients at work, the service falling down and getting up, quiet, the reckoning.
+//! The history of a seed: clients at work, crashes and restarts of the service, quiet, and the final checks.
 
 use crate::{
     account::{Account, KIND, Kin, Look, Relatives, View},
@@ -28,12 +28,12 @@ pub(crate) struct Scenario {
     pub(crate) power_loss: bool,
     pub(crate) upgrades: bool,
     pub(crate) rivals: bool,
-    /// Several loops, each on a thread of its own.
+    /// True for several loops, each on a thread of its own.
     pub(crate) loops: bool,
     pub(crate) lie: Option<Lie>,
 }
 
-/// Loops a process has at most.
+/// The most loops of a process.
 const LOOPS_MAX: u64 = 4;
 
 pub(crate) const CALM: Scenario = Scenario {
@@ -100,7 +100,7 @@ impl Driver {
         }
     }
 
-    /// Starts again until it runs; now and then it is killed while it starts.
+    /// Starts the service until it runs. Sometimes it is killed during its start.
     async fn up(&mut self) {
         loop {
             if self.scenario.crashes && self.sim.chance(0.2) {
@@ -119,7 +119,7 @@ impl Driver {
             self.sim.sleep(Duration::from_millis(20)).await;
         }
         if !self.scenario.loops && self.sim.chance(0.4) {
-            // As a gateway's loop does.
+            // Acts as a gateway's loop does.
             let sim = self.sim.clone();
             let _committer = self.sim.spawn(async move {
                 sim.call(|engine| async move { engine.driver().committer().await })
@@ -136,7 +136,7 @@ impl Driver {
                 sim.stop().await.ok();
             }
             2..4 if self.scenario.rivals => {
-                // The old one is not told.
+                // The old process is not informed.
                 sim.count("taken over by a rival");
                 self.up().await;
                 sim.sleep(Duration::from_micros(sim.below(1_000_000))).await;
@@ -166,7 +166,7 @@ impl Driver {
         self.up().await;
     }
 
-    /// True if nothing is on its way, and no timer set.
+    /// Returns true if no message is in flight, and no timer is set.
     async fn quiet(&self) -> bool {
         let (mut same, mut last) = (0, 0);
         for _ in 0..600 {
@@ -262,7 +262,7 @@ async fn live(sim: Sim, scenario: Scenario) {
         }
     }
     janitor.await.ok();
-    // Everything heals; what is on its way arrives.
+    // All faults end, and everything in flight arrives.
     let lie = sim.lie();
     sim.set_faults(Faults { lie, ..Faults::none() });
     if driver.generation.load(Ordering::Relaxed) == 2 {
@@ -271,7 +271,7 @@ async fn live(sim: Sim, scenario: Scenario) {
     if driver.used[3] || scenario.crashes {
         sim.restart().await;
     } else if scenario.faults {
-        // Timers whose entities could not be loaded are tried again within 64 s.
+        // Timers of entities that could not be loaded are retried within 64 s.
         sim.sleep(Duration::from_secs(70)).await;
     }
     let mut quiet = driver.quiet().await;
@@ -308,7 +308,7 @@ async fn live(sim: Sim, scenario: Scenario) {
     }
 }
 
-/// Looks again and again how many messages wait in memory.
+/// Records the largest number of messages that wait in memory.
 fn watch_outbox(sim: &Sim) -> Arc<AtomicI64> {
     let most = Arc::new(AtomicI64::new(0));
     let (sim_in, most_in) = (sim.clone(), most.clone());
@@ -325,7 +325,7 @@ fn watch_outbox(sim: &Sim) -> Arc<AtomicI64> {
     most
 }
 
-/// Promise 9: never more messages in memory than allowed, and those of one commit.
+/// Promise 9: memory never holds more messages than allowed, plus those of one commit.
 fn check_outbox(sim: &Sim, history: &History, most: i64) {
     let sent = |commit: &throng_journal::Commit| {
         let records = commit.records().flatten();
@@ -341,14 +341,14 @@ fn check_outbox(sim: &Sim, history: &History, most: i64) {
     }
 }
 
-/// A level of the engine's metrics.
+/// Returns a value from the engine's metrics.
 pub(crate) fn level(text: &str, name: &str) -> Option<i64> {
     let is_it = |line: &&str| line.starts_with(name) && line.as_bytes().get(name.len()) == Some(&b' ');
     let line = text.lines().find(is_it)?;
     line[name.len() + 1..].trim().parse().ok()
 }
 
-/// The engine's own books.
+/// Checks the engine's own metrics.
 fn check_metrics(sim: &Sim, text: &str, accounts: usize) {
     let level = |name: &str| level(text, name);
     for name in [
@@ -405,7 +405,7 @@ pub(crate) fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Ru
         .map(|((), run)| run)
 }
 
-/// The panics these tests plan are caught by the engine; they need no text on the terminal.
+/// Silences the planned panics, which the engine catches.
 fn quiet_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

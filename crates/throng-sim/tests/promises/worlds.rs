@@ -1,4 +1,4 @@
-//! The simulation itself: the same seed gives the same history, and everything it can do does happen.
+//! The simulation itself: the same seed gives the same history, and everything it can do really happens.
 
 use crate::{
     account::{Account, Command, Look},
@@ -28,7 +28,7 @@ fn the_same_seed_gives_the_same_history_twice() {
     }
 }
 
-/// The things that must have happened at least once in the seeds of this test.
+/// The events that must happen at least once in the seeds of this test.
 const EXPECTED: [&str; 60] = [
     "append at once",
     "append later",
@@ -102,7 +102,7 @@ fn everything_that_can_happen_happens() {
     };
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let (mut steps, mut elapsed, mut runs) = (0, Duration::ZERO, 0);
-    // Enough that what happens once in 150 worlds is not missed by luck.
+    // Enough seeds that an event with a frequency of one in 150 worlds is not missed by chance.
     for seed in 20_000..20_500 {
         for scenario in [EVERYTHING, power] {
             let run = match run::seed(seed, scenario, false) {
@@ -247,7 +247,7 @@ fn a_read_that_meets_a_checkpoint_is_answered() {
             delay_micros: 1..3_000,
             ..Faults::none()
         };
-        // Nobody stays in memory, and what is in the log moves to the store all the time.
+        // No entity stays in memory, and the log is moved to the store continuously.
         let options = throng::Options {
             memory_bytes_max: 2_500,
             checkpoint_every: Duration::from_micros(500),
@@ -260,7 +260,7 @@ fn a_read_that_meets_a_checkpoint_is_answered() {
             .faults(faults);
         let work = |sim: throng_sim::Sim| async move {
             for round in 0..10 {
-                // What it reads back from the log has no state in the store yet.
+                // Entities read back from the log have no state in the store yet.
                 sim.restart().await;
                 sim.sleep(Duration::from_micros(sim.below(4_000))).await;
                 let looks: Vec<_> = (0..6u64)
@@ -313,7 +313,7 @@ fn an_idle_engine_writes_nothing() {
         };
         let commands = [
             Command::Open { op: 1, amount: 9 },
-            // Messages, one of them to nobody.
+            // Sends messages, one of them to a missing account.
             Command::Transfer {
                 op: 2,
                 to: vec![2, 3],
@@ -346,10 +346,10 @@ fn an_idle_engine_writes_nothing() {
             assert!(before.0 > 0 || round > 0);
             sim.sleep(Duration::from_secs(20 * 60)).await;
             assert_eq!(written(), before, "round {round}");
-            // Also after it read all of that back.
+            // The same holds after all of that was read back.
             sim.restart().await;
         }
-        // The hour of the keys is over: their rows go, once.
+        // The hour of the keys is over, so their rows are removed, once.
         sim.sleep(Duration::from_secs(40 * 60)).await;
         let before = written();
         sim.sleep(Duration::from_secs(20 * 60)).await;

@@ -1,4 +1,4 @@
-//! A command has its effects once, whichever way a gateway asks.
+//! A command takes effect once, whichever way a gateway asks.
 
 use crate::{Command, ask, player::PASSES, quiet_options, service};
 use std::sync::{
@@ -8,7 +8,7 @@ use std::sync::{
 use throng::Engine;
 use throng_core::tagged;
 
-/// Asks like a gateway: at once if that can be, or else however long it takes.
+/// Asks as a gateway does: immediately if possible, otherwise with a wait.
 async fn ask_as_a_gateway_does(engine: Engine, id: &str, command: &Command) -> u64 {
     let mut body = Vec::new();
     let name = tagged::to_parts(command, &mut body).unwrap();

@@ -1,4 +1,4 @@
-//! Idempotency keys: once, in bounded memory, however many there are.
+//! Idempotency keys: each takes effect once, in bounded memory, for any number of keys.
 
 use crate::{Command, ask, level, player::Player, quiet_options, service};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn a_key_takes_effect_once_despite_a_late_answer_of_the_store() {
         service(seed).options(quiet_options()).run(|sim| async move {
             assert_eq!(ask_once(&sim, "player", "key".into()).await, 1);
             assert!(checkpoint(&sim).await);
-            // Its hour is over, its row is still there.
+            // The key's hour is over, but its row still exists.
             sim.jump(Duration::from_secs(61 * 60));
             let faults = Faults {
                 later: 1.0,
@@ -47,7 +47,7 @@ fn a_key_takes_effect_once_despite_a_late_answer_of_the_store() {
     }
 }
 
-/// Has a player do this once, under a key that is kept for a day; asked as a broker asks.
+/// Makes a player do this once, under a key that is kept for a day, as a broker asks.
 async fn ask_once_a_day(sim: &Sim, id: &str, command: Command) -> u64 {
     let id = id.to_owned();
     let asked = sim.call(|engine| async move {
@@ -86,7 +86,7 @@ fn a_key_of_longer_life_outlives_the_hour_also_when_forwarded() {
     });
 }
 
-/// Bytes of entities, of keys, and of what is on its way to the store.
+/// Returns the bytes of entities, of keys, and of data in flight to the store.
 fn memory(sim: &Sim) -> i64 {
     level(sim, "throng_entity_bytes") + level(sim, "throng_pending_bytes")
 }
@@ -94,7 +94,7 @@ fn memory(sim: &Sim) -> i64 {
 #[test]
 fn keys_that_expire_while_the_store_fails_are_let_go() {
     let options = Options {
-        // The books are kept more closely the less memory there is.
+        // The accounting is more exact the less memory there is.
         memory_bytes_max: 8 << 20,
         ..quiet_options()
     };
@@ -124,7 +124,7 @@ fn keys_that_expire_while_the_store_fails_are_let_go() {
     });
 }
 
-/// Many keys, most of them of one bucket, and as many entities.
+/// Uses many keys, most of them in one bucket, and as many entities.
 async fn use_many_keys(sim: &Sim, keys: u64) {
     for number in 0..keys {
         ask_once(sim, &format!("player {number}"), format!("key {number}")).await;
@@ -166,7 +166,7 @@ fn a_start_reads_neither_all_keys_nor_all_entities() {
             "{} entities were read",
             after[1] - before[1]
         );
-        // And it knows them all the same.
+        // All keys are still known.
         assert_eq!(ask_once(&sim, "player 7", "key 7".into()).await, 1);
         assert_eq!(ask(&sim, "player 8", Command::Hit).await.unwrap(), 2);
     });

@@ -1,4 +1,4 @@
-//! The loop that leads does so for one commit, and for one pass of the messages.
+//! The leading loop leads for one commit, and for one pass over the messages.
 
 use crate::{Command, ask, ask_on, quiet_options, service};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use throng_sim::{Faults, Sim};
 const CLIENTS: usize = 8;
 const RUN: Duration = Duration::from_millis(60);
 
-/// The answers that the clients of one loop saw.
+/// The answers to the clients of one loop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Served {
     answered: u64,
     worst: Duration,
 }
 
-/// A client that asks again as soon as it is answered.
+/// Runs a client that asks again as soon as it is answered.
 async fn client(sim: Sim, own: usize, number: usize) -> Served {
     let mut served = Served::default();
     let until = sim.elapsed() + RUN;
@@ -28,7 +28,7 @@ async fn client(sim: Sim, own: usize, number: usize) -> Served {
     served
 }
 
-/// Each loop with its clients, on a journal whose sync takes a fast disk's time on the thread of the loop that leads.
+/// Runs loops with their clients, on a journal whose sync takes a fast disk's time on the leader's thread. Returns the answers of each loop.
 fn served(seed: u64, loops: usize) -> Vec<Served> {
     let faults = Faults {
         sync_micros: 100..101,
@@ -64,7 +64,7 @@ fn two_loops_with_syncs_of_their_own_threads_are_served_alike() {
             of(|own| own.answered).sum::<u64>() > one.answered,
             "seed {seed}: {one:?}, {two:?}"
         );
-        // The commit of the other loop first, then the own one.
+        // A command waits for the other loop's commit first, then for its own.
         let worst = two.iter().map(|own| own.worst).max().unwrap();
         assert!(worst < one.worst * 3, "seed {seed}: {one:?}, {two:?}");
     }
@@ -89,7 +89,7 @@ fn clients_answered_together_are_together_in_the_next_commit() {
         answered
     });
     let commits = RUN.as_millis() as u64;
-    // Were what came while the one commit was made committed at once, each of two groups would wait for the other one's.
+    // If commands that arrive during a commit were committed right afterwards, each of two groups would wait for the other's commit.
     assert!(
         answered > CLIENTS as u64 * commits * 3 / 4,
         "{answered} answers in {commits} commits"
@@ -109,7 +109,7 @@ fn a_loop_does_not_deliver_the_messages_of_all_others() {
             work_micros: 1_000,
         };
         ask(&sim, "a client of loop 0", Command::Hit).await.unwrap();
-        // Loop 0 delivers this one in place, which takes a millisecond; meanwhile loop 1 sends 20 more.
+        // Loop 0 delivers this message in place, which takes a millisecond. Meanwhile loop 1 sends 20 more.
         let (first, others) = (sim.clone(), sim.clone());
         let first = sim.spawn(async move { ask_on(&first, 0, "0", throw("sink 0".into())).await });
         sim.sleep(Duration::from_micros(100)).await;
@@ -137,7 +137,7 @@ fn a_busy_loop_does_not_hold_up_a_commit_with_records_of_others() {
             for id in ["first", "slow", "other"] {
                 ask(&sim, id, Command::Hit).await.unwrap();
             }
-            // In one turn of loop 0: a command that opens a commit, and behind it one that works for long.
+            // One batch of loop 0 has a command that opens a commit, followed by one that works for long.
             let (first, slow) = (sim.clone(), sim.clone());
             let first = sim.spawn(async move { ask_on(&first, 0, "first", Command::Hit).await });
             let work = Command::Catch {

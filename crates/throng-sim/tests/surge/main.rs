@@ -1,4 +1,4 @@
-//! Isolation: a loop, an entity, an exchange of messages or a bad row holds up no other.
+//! Isolation: a loop, an entity, an exchange of messages or a damaged row delays no other.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 use throng::{Options, model::Error};
 use throng_sim::{Sim, Simulation};
 
-/// A service of players.
+/// Returns a service of players.
 fn service(seed: u64) -> Simulation {
     Simulation::new(seed).setup(|builder| {
         builder
@@ -26,7 +26,7 @@ fn service(seed: u64) -> Simulation {
     })
 }
 
-/// Options under which nothing happens by itself.
+/// Returns options under which nothing happens by itself.
 fn quiet_options() -> Options {
     Options {
         checkpoint_every: Duration::from_secs(24 * 3_600),
@@ -34,14 +34,14 @@ fn quiet_options() -> Options {
     }
 }
 
-/// Asks a player from wherever the seed says.
+/// Asks a player from a loop that the seed chooses.
 async fn ask(sim: &Sim, id: &str, command: Command) -> Result<u64, Error<Never>> {
     let id = id.to_owned();
     let asked = sim.call(|engine| async move { engine.entity::<Player>(id).ask(command).await });
     asked.await.unwrap()
 }
 
-/// Asks a player from this loop; also how long it took.
+/// Asks a player from this loop. Also returns the duration.
 async fn ask_on(sim: &Sim, own: usize, id: &str, command: Command) -> (Result<u64, Error<Never>>, Duration) {
     let (id, begun) = (id.to_owned(), sim.elapsed());
     let asked = sim.call_on(
@@ -51,7 +51,7 @@ async fn ask_on(sim: &Sim, own: usize, id: &str, command: Command) -> (Result<u6
     (asked.await.unwrap(), sim.elapsed() - begun)
 }
 
-/// A player that no message has reached yet has none.
+/// Returns a player's hits, 0 if no message has reached it yet.
 async fn hits(sim: &Sim, id: &str) -> u64 {
     let id = id.to_owned();
     let read = sim.call(|engine| async move { engine.entity::<Player>(id).read(Hits {}).await });
@@ -72,7 +72,7 @@ async fn eventually(sim: &Sim, what: &str, mut condition: impl AsyncFnMut() -> b
     panic!("{what}: not within 20 s");
 }
 
-/// A level of the engine's metrics.
+/// Returns a value from the engine's metrics.
 fn level(sim: &Sim, name: &str) -> i64 {
     let (mut text, engine) = (String::new(), sim.engine().unwrap());
     engine.metrics().encode(&mut text).unwrap();
@@ -81,7 +81,7 @@ fn level(sim: &Sim, name: &str) -> i64 {
     line[name.len() + 1..].trim().parse().unwrap()
 }
 
-/// The largest commit of the journal, in bytes.
+/// Returns the size of the journal's largest commit, in bytes.
 fn largest_commit(sim: &Sim) -> usize {
     let commits = sim.history().commits;
     commits.iter().map(|commit| commit.bytes().len()).max().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! An entity that makes work: for itself, for others, for its shard, without end.
+//! An entity that creates endless work for itself, for others and for its shard.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use throng_sim::busy_for;
 pub(crate) use throng_testing::fixtures::Never;
 
 pub(crate) const KIND: &str = "player";
-/// Says who passed.
+/// Publishes the names of the players that passed.
 pub(crate) const PASSES: Topic<String> = Topic::new("passes");
 
 #[derive(Default, Serialize, Deserialize)]
@@ -19,28 +19,28 @@ pub(crate) struct Player {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
     Hit,
-    /// Hits itself with an event of so many bytes, after so much work.
+    /// Records a hit of this many bytes, after this much work.
     Catch {
         pad: usize,
         work_micros: u64,
     },
-    /// Each of these catches.
+    /// Tells each of these players to catch.
     Throw {
         to: Vec<String>,
         pad: usize,
         work_micros: u64,
     },
-    /// Sends a ball to another, which sends it back, and so on without end.
+    /// Sends a ball to another player, which returns it, and so on for ever.
     Ball {
         to: String,
     },
-    /// Catches so often, later, all at the same moment.
+    /// Sets this many timers to catch, all due at the same moment.
     Plan {
         timers: u32,
         after_micros: u64,
         pad: usize,
     },
-    /// Another is hit and answers; it is published that this one passed.
+    /// Forwards a hit to another player, which answers, and publishes that this one passed.
     Pass {
         to: String,
     },
@@ -124,7 +124,7 @@ impl Query<Player> for Hits {
     }
 }
 
-/// Its children's ids.
+/// The query for the children's ids.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Children {}
 

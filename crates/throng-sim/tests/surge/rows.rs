@@ -1,4 +1,4 @@
-//! An entity that cannot be loaded holds up nobody but itself, says why, and is tried again on request.
+//! An entity that cannot be loaded delays only itself, reports the reason, and is retried on request.
 
 use crate::{
     Command, ask, eventually, hits, level,
@@ -16,7 +16,7 @@ fn options() -> Options {
     }
 }
 
-/// All that was done is in the store, nobody is in memory, and this one cannot be read.
+/// Restarts with everything in the store and no entity in memory. The row of this one is damaged.
 async fn restart_with_a_damaged_row(sim: &Sim, id: &str) {
     let made = sim.call(|engine| async move { engine.checkpoint().await });
     made.await.unwrap().unwrap();
@@ -77,7 +77,7 @@ fn messages_for_an_unloadable_entity_are_dead_and_retriable() {
         for message in dead().await {
             assert!(message.reason.contains("cannot be read"), "{message:?}");
         }
-        // Also after a restart, and while the row is as it was.
+        // The same holds after a restart, as long as the row is unchanged.
         sim.restart().await;
         let messages = dead().await;
         assert_eq!(messages.len(), 5);
@@ -98,7 +98,7 @@ fn an_operator_releases_an_entity_with_a_readable_row() {
         let refused = ask(&sim, "bad", Command::Hit).await.unwrap_err().to_string();
         assert!(refused.contains("cannot be read"), "{refused}");
         sim.mend_row(KIND, "bad");
-        // By an operator: until then it would be read again and again for nothing.
+        // An operator decides this. Until then, reading it again would be useless.
         let by = throng::OperatorDecision::new("ann", "its row was mended");
         let released = sim.call(|engine| async move { engine.release(KIND, "bad", by).await });
         assert!(released.await.unwrap().unwrap());
@@ -133,7 +133,7 @@ fn a_family_that_cannot_be_loaded_fails_no_checkpoint() {
         }
         let made = sim.call(|engine| async move { engine.checkpoint().await });
         made.await.unwrap().unwrap();
-        // A child that stands in the log only, and a parent that is not in memory after the restart.
+        // The child is only in the log, and its parent is not in memory after the restart.
         ask(&sim, "bad", Command::Child { id: "child".into() }).await.unwrap();
         eventually(&sim, "the child is there", async || hits(&sim, "child").await == 1).await;
         sim.kill();
@@ -143,7 +143,7 @@ fn a_family_that_cannot_be_loaded_fails_no_checkpoint() {
         let made = sim.call(|engine| async move { engine.checkpoint().await });
         let made = made.await.unwrap();
         assert!(made.is_ok(), "{made:?}");
-        // What could not be stored is still known, also after another restart.
+        // The child that could not be stored is still known, even after another restart.
         sim.mend_row(KIND, "bad");
         sim.restart().await;
         let read = sim.call(|engine| async move { engine.entity::<Player>("bad").read(Children {}).await });

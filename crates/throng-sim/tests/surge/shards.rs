@@ -1,4 +1,4 @@
-//! The number of shards is the journal's, not the program's.
+//! The number of shards is determined by the journal, not by the program.
 
 use crate::{Command, ask, hits, quiet_options, service};
 

@@ -1,4 +1,4 @@
-//! An entity that takes long holds up who asks it, and nobody else.
+//! A slow entity delays only its own callers.
 
 use crate::{Command, ask, ask_on, hits, player::Player, quiet_options, service};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn work() -> Command {
     }
 }
 
-/// Loop 0 is at work on a slow entity from now on.
+/// Makes loop 0 work on a slow entity from now on.
 async fn begin_slow_work(sim: &Sim) -> tokio::sync::oneshot::Receiver<()> {
     let slow = sim.clone();
     let done = sim.spawn(async move { ask_on(&slow, 0, "slow", work()).await.0.map(drop).unwrap() });
@@ -21,7 +21,7 @@ async fn begin_slow_work(sim: &Sim) -> tokio::sync::oneshot::Receiver<()> {
     done
 }
 
-/// A shard is a lock: with one of them everybody is in the slow entity's.
+/// Runs a test with a single shard. A shard is a lock, so all entities share the slow one's.
 fn world_of_one_shard(seed: u64, test: impl AsyncFnOnce(Sim)) {
     let simulation = service(seed).loops(2).shards(1).options(quiet_options());
     simulation.run(|sim| async move {

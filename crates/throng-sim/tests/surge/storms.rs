@@ -1,11 +1,11 @@
-//! Work between entities, more than can be done: commits go on, memory stays bounded, and work from outside is answered.
+//! More work between entities than can be done. Commits go on, memory stays bounded, and external requests are answered.
 
 use crate::{Command, ask, eventually, hits, largest_commit, level, quiet_options, service};
 use std::time::Duration;
 use throng::Options;
 use throng_sim::{Faults, Sim};
 
-/// A commit is as large as this at most, but for what the commands of a few threads add before they see that it is.
+/// The largest commit, apart from what the commands of a few threads add before they notice its size.
 const COMMIT_BYTES_MAX: usize = 16 << 10;
 const COMMAND_BYTES_MAX: usize = 8 << 10;
 
@@ -26,7 +26,7 @@ fn check_commits(sim: &Sim) {
     );
 }
 
-/// Others are asked again and again while it storms.
+/// Repeatedly asks other entities during the storm.
 async fn check_others(sim: &Sim, rounds: u32) {
     for round in 0..rounds {
         let begun = sim.elapsed();
@@ -84,7 +84,7 @@ fn a_backlog_of_messages_is_spread_over_commits() {
     for (seed, loops) in [(5, 0), (6, 2)] {
         let simulation = service(seed).loops(loops).options(options()).faults(syncs_of(2_000));
         simulation.run(|sim| async move {
-            // Small messages that make large events.
+            // Small messages that cause large events.
             let senders: Vec<_> = (0..20)
                 .map(|sender| {
                     let command = Command::Throw {

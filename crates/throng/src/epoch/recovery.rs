@@ -426,7 +426,7 @@ mod tests {
             shards: of(shards),
             upto: Some(upto),
         };
-        // Two have come from a stream that began before this node's, and was covered to its end.
+        // Two messages came from a stream that began before this node's and was covered to its end.
         let covers = Coverage {
             shards: ShardSet::first(4),
             covered: vec![covered([0, 1], at(7, 90)), covered([2, 3], at(5, 30))],

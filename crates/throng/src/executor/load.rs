@@ -235,7 +235,7 @@ mod tests {
             keep_newer(&mut tail, &stored);
             tail.iter().map(|event| (event.seq, event.is_state)).collect::<Vec<_>>()
         };
-        // Events between 14 and 23 are out of the index.
+        // The events between 14 and 23 are not in the index.
         assert_eq!(left(stored(Some(14), &[23, 24, 25])), [(25, true), (26, false)]);
         assert_eq!(left(stored(Some(25), &[])), [(26, false)]);
         assert_eq!(left(stored(Some(25), &[26])), []);

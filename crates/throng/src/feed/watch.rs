@@ -172,7 +172,7 @@ mod tests {
         let number = watchers.add(&everything);
         watchers.wait(&everything, number, &from, Waker::noop());
         let mut woken = Vec::new();
-        // Nothing is in the second stream's commit for it, the first one's has an event.
+        // The second stream's commit has no event for the watcher, and the first stream's has one.
         for (writer, kinds) in [(2, &["other"]), (1, &["till"])] {
             let mut open = CommitBuilder::default();
             let till = Address::new("till", "a");

@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// A window over the streams of two nodes, neither of which has ended.
+    /// Returns a window over the streams of two nodes, neither of which has ended.
     fn window(begin: &str, bytes_max: usize) -> Window {
         let commits_max = 5;
         let begin: Positions = begin.parse().unwrap();
@@ -352,7 +352,7 @@ mod tests {
         let beyond = looked_through(&window, &all(0), &cursor("1.6,2.9"), 9);
         assert_eq!(told(&beyond), [("a", 2)]);
         assert_eq!(beyond.next.to_string(), "1.7,2.9");
-        // The first stream is told to its end, as another node knew.
+        // The first stream was read to its end, as another node's cursor says.
         assert!(looked_through(&window, &all(0), &cursor("2.2"), 9).events.is_empty());
         assert!(!window.covers(&cursor("1.4,2.2"), None));
     }
@@ -375,13 +375,13 @@ mod tests {
         );
         assert!(!covers(&window, "1.4") && covers(&window, "1.5"));
         let spot = window.end_spot();
-        // Also by their number.
+        // The number of entries is limited, too.
         for number in 8..20 {
             window.push(decoded(at(1, number), &[]));
         }
         assert_eq!(window.commits.len(), 5);
         assert!(!window.covers(&cursor("1.8"), Some(spot)), "what followed it is gone");
-        // A commit that is too large is not kept, and the window does not cover it.
+        // A commit that is too large is not kept, so the window does not cover it.
         let many: Vec<(&str, &str, u64)> = (0..9).map(|seq| ("till", "a", seq)).collect();
         window.push(decoded(at(1, 20), &many));
         assert!(window.commits.is_empty() && window.bytes == 0);

@@ -234,7 +234,7 @@ mod tests {
             (r#"name="a, b", taken < 301"#, true),
             ("name = a", false),
             ("name > a", true),
-            // Another type is no order, and not equal.
+            // Values of another type have no order, and are not equal.
             ("is_open=1", false),
             ("taken != true", true),
             ("name = null", false),

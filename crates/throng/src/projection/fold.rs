@@ -191,7 +191,7 @@ mod tests {
         fn evolve(&mut self, _: &Coins) {}
     }
 
-    /// Coins in each purse, and in all of them; never below zero.
+    /// The coins in each purse, and in all of them. Never negative.
     struct Balances;
     impl Projection for Balances {
         const NAME: &'static str = "balances";
@@ -229,7 +229,7 @@ mod tests {
     fn event_waits_for_earlier_changes_of_its_rows() {
         let mut cache = RowCache::default();
         cache.fetched(b"a".to_vec(), Some(b"0".to_vec()));
-        // The last one is possible only after the one before it.
+        // The last event is possible only after the one before it.
         let events = [
             seen("b", 1, Coins::In(1)),
             seen("a", 1, Coins::In(5)),

@@ -171,7 +171,7 @@ mod tests {
         Position::new(WriterId(writer), CommitNo(commit))
     }
 
-    /// Returns the records that are over, of a commit in a stream that ended with the shards 1 and 2: shard, kind of record and number.
+    /// Returns the expired records of a commit, in a stream that ended with the shards 1 and 2: shard, kind of record and number.
     fn over(plan: &Plan, stands: Position) -> Vec<(u16, RecordKind, u64)> {
         let mut open = CommitBuilder::default();
         let message = br#"{"to":["diary","gone"],"command":null}"#;
@@ -192,7 +192,7 @@ mod tests {
         over.map(|record| (record.shard.0, record.record, record.seq)).collect()
     }
 
-    /// The plan of a node that owns the shard 1, and whose stream is the ninth.
+    /// Returns the plan of a node that owns shard 1 and writes the ninth stream.
     fn plan() -> Plan {
         let going = Going {
             upto: 6,
@@ -202,7 +202,7 @@ mod tests {
         Plan {
             shards: [ShardId(1)].into_iter().collect(),
             horizons: [("diary".into(), at(8, 40))].into(),
-            // This node knows nothing of the entity of shard 2; if it did, that must not count.
+            // This node knows nothing of the entity in shard 2. Such knowledge would have to be ignored.
             entities: [1, 2]
                 .map(|shard| (Address::new("diary", format!("of {shard}")), going))
                 .into(),
@@ -226,9 +226,9 @@ mod tests {
             over(&plan(), at(8, 20)),
             [event, state, sent, taken, of_timers, numbers]
         );
-        // A message that was not taken yet, as far as is covered, stays.
+        // A message not yet taken, as far as covered, stays.
         assert_eq!(over(&plan(), at(8, 21)), [event, state, taken, of_timers, numbers]);
-        // In commits that are not over yet, only records that newer numbers stand in for may go.
+        // In commits that have not expired, only records superseded by newer numbers may go.
         assert_eq!(over(&plan(), at(8, 41)), [numbers]);
         assert_eq!(over(&plan(), at(9, 4)), []);
     }
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(left("1.4", later), "1.4");
         assert_eq!(left("3.0", later), "2.7");
         assert_eq!(left("2.5", later), "2.5");
-        // Earlier streams of other nodes are gone through only from where they were left.
+        // Earlier streams of other nodes are processed only from the position reached before.
         assert_eq!(left("1.4,2.9,3.6", later), "1.4,2.7");
     }
 }

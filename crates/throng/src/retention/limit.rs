@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(reached(""), "2.0");
         assert_eq!(reached("2.3"), "2.3");
         assert_eq!(reached("2.5"), "4.0");
-        // Later streams are read further than stream 4, which is not read whole.
+        // Later streams were read further than stream 4, but that one was not read completely.
         assert_eq!(reached("4.2,6.9,8.1"), "4.2");
         assert_eq!(reached("5.30,6.2"), "6.2");
         assert_eq!(reached("6.12"), "6.9");

@@ -1,4 +1,4 @@
-//! Actors of an engine: in place and on workers.
+//! Actors of an engine, in place and on workers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,20 +13,20 @@ use throng::{
 };
 use throng_testing::{block_on, fixtures::Dislike};
 
-/// Counts, in place.
+/// A counter that runs in place.
 struct Rate(u64);
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum RateCommand {
     Hit,
-    /// No, and it is a hit all the same.
+    /// Refuses, but counts the hit.
     Refuse,
     Break,
 }
 
 impl Actor for Rate {
     const KIND: &'static str = "rate";
-    // Two generations of one in each of 64 parts.
+    // Two generations of one actor in each of 64 parts.
     const KEPT_MAX: usize = 128;
     type Id = String;
     type Command = RateCommand;
@@ -47,12 +47,12 @@ impl Actor for Rate {
     }
 }
 
-/// Waits for the test, on workers.
+/// An actor on a worker that waits for the test.
 struct Slow;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum SlowCommand {
-    /// Says that it has begun, and goes on when it is told to.
+    /// Reports that it has begun, and continues when told.
     Wait,
     Pass,
 }
@@ -156,7 +156,7 @@ fn an_ask_of_an_actor_on_workers_does_not_block_and_is_timely() {
         let slow = || engine.actor::<Slow>(7_u64);
         slow().tell(SlowCommand::Wait).unwrap();
         has_begun.recv().unwrap();
-        // The actor is at work, and this thread is here.
+        // The actor is busy, and this thread runs.
         let late = slow().within(Duration::from_millis(1)).ask(SlowCommand::Pass).await;
         assert_eq!(late, Err(Error::OutcomeUnknown));
         go.send(()).unwrap();
@@ -165,7 +165,7 @@ fn an_ask_of_an_actor_on_workers_does_not_block_and_is_timely() {
             Ok("slow"),
             "its own thread"
         );
-        // The queue is bounded: who comes when it is full is told at once.
+        // The queue is bounded: a command to a full queue is refused at once.
         slow().tell(SlowCommand::Wait).unwrap();
         has_begun.recv().unwrap();
         let full = loop {

@@ -1,4 +1,4 @@
-//! The asker of a command, as an entity sees it: the same whenever and however the command is executed.
+//! The caller of a command, as an entity sees it: always the same, whenever and however the command is executed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use throng::{
 };
 use throng_testing::fixtures::Never;
 
-/// Notes who has asked.
+/// Records its callers.
 #[derive(Default, Serialize, Deserialize)]
 struct Witness {
     seen: Vec<String>,
@@ -19,15 +19,15 @@ struct Witness {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Command {
-    /// Notes who asks.
+    /// Records the caller.
     Note {},
-    /// Notes it, and has others do so.
+    /// Records the caller, and tells another entity to do so.
     Tell { to: String },
-    /// Asks another one, and hears the outcome.
+    /// Requests it from another entity, and receives the outcome.
     Ask { other: String },
     /// Sets a timer that is due at once.
     Remind {},
-    /// Passes it on; with a note of its own if told so.
+    /// Forwards the command, and records the caller itself if `notes` is true.
     Forward { to: String, notes: bool },
 }
 

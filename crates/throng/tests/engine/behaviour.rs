@@ -1,4 +1,4 @@
-//! The behaviour that a user of the engine relies on.
+//! The behaviour that users of the engine rely on.
 
 use crate::kinds::*;
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
@@ -107,7 +107,7 @@ async fn many_commits_after_the_checkpoint_are_read_at_once() {
     engine.checkpoint().await.unwrap();
     for n in 0..60 {
         ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
-        // Far from one another, then next to each other.
+        // First far apart, then adjacent.
         for _ in 0..(if n < 3 { 40 } else { 0 }) {
             ask(&engine, "b", Command::Deposit { amount: 1 }).await.unwrap();
         }
@@ -304,7 +304,7 @@ async fn timers_fire_repeat_and_survive_a_restart() {
 #[tokio::test]
 async fn timer_that_is_always_due_holds_nobody_up() {
     let world = World::new();
-    // A look at so many shards takes longer than the timer waits.
+    // Checking this many shards takes longer than the timer waits.
     let engine = world.start(World::builder().shards(4_096)).await.unwrap();
     open(&engine, "a", 0).await;
     let remind = Command::remind(1, Some(1));

@@ -1,4 +1,4 @@
-//! A program is held against a history before it is rolled out.
+//! A program is checked against a history before its rollout.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use throng::{
 };
 use throng_testing::fixtures::Never;
 
-/// Defines one kind, as each of two programs knows it.
+/// Defines one kind in two versions, one for each program.
 macro_rules! jar {
     ($name:ident, $command:ident { $add:ident, $tick:ident }, $event:ident { $added:ident }) => {
         #[derive(Default, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ macro_rules! jar {
 jar!(Jar, Command { Add, Tick }, Happened { Added });
 jar!(Careless, CarelessCommand { Put, Beat }, CarelessHappened { PutIn });
 
-/// Cannot bear a second sweet.
+/// A projection that fails at the second sweet.
 struct Picky;
 impl Projection for Picky {
     const NAME: &'static str = "picky";
@@ -77,7 +77,7 @@ impl Projection for Picky {
     }
 }
 
-/// Two events, a timer, a message that was taken.
+/// Writes two events, a timer, and a message that was taken.
 async fn history() -> MemoryJournal {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
@@ -123,7 +123,7 @@ async fn the_program_that_wrote_it_understands_all_of_it() {
 async fn unknown_events_and_timers_are_named_with_count_and_place() {
     let report = check(Engine::builder().with::<Careless>(), &history().await).await;
     let found: Vec<_> = report.misunderstood.iter().map(|one| (&*one.what, one.times)).collect();
-    // The second event of an entity is not looked at.
+    // The second event of an entity is skipped.
     assert_eq!(
         found,
         [("event jar/Added version 1", 2), ("timer \"tick\" of jar: Tick", 1)]
@@ -149,7 +149,7 @@ async fn missing_kinds_and_unrebuildable_read_models_are_named() {
     assert!(report.misunderstood[0].reason.contains("a second one"), "{report}");
 }
 
-/// A program of the same kind whose state is another.
+/// A program with the same kind but a different state.
 #[derive(Default, Serialize, Deserialize)]
 struct Weighed {
     grams: String,
@@ -184,7 +184,7 @@ async fn states_are_read_where_the_events_before_them_are_gone() {
     }
     assert!(check(Engine::builder().with::<Weighed>(), &journal).await.is_sound());
     engine.prune(false).await.unwrap();
-    // Whoever decides again needs it as it was.
+    // Deciding again needs the former state.
     add("one").await;
     engine.stop().await;
     let report = check(Engine::builder().with::<Jar>(), &journal).await;

@@ -1,4 +1,4 @@
-//! A time of day that is set while the engine runs.
+//! The time of day is changed while the engine runs.
 
 use crate::kinds::{Account, Command, Ticks, World, ask, eventually, open};
 use std::sync::{
@@ -14,7 +14,7 @@ use throng_testing::delegate;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
 
-/// The real world, where the time of day is set.
+/// The real environment, with a settable time of day.
 struct Settable {
     host: TokioHost,
     ahead_micros: AtomicI64,
@@ -51,7 +51,7 @@ async fn has_ticked(engine: &Engine) -> bool {
     engine.entity::<Account>("a").read(Ticks {}).await.unwrap() > 0
 }
 
-/// When something happened to it last.
+/// Returns the time of the last event.
 async fn happened_at(engine: &Engine) -> i64 {
     ask(engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
     let history = engine.history(0, "a", 0, 1_000).await.unwrap();
@@ -63,7 +63,7 @@ async fn clock_that_is_set_back_delays_no_timer() {
     let (engine, host) = started().await;
     let begun = happened_at(&engine).await;
     host.ahead_micros.store(HOUR_MICROS, SeqCst);
-    // The engine has seen it.
+    // The engine has noticed the change.
     eventually(async || happened_at(&engine).await >= begun + HOUR_MICROS).await;
     host.ahead_micros.store(0, SeqCst);
     remind(&engine, 100).await;

@@ -93,7 +93,7 @@ async fn entities_reach_each_other_over_nodes() {
         sum == 99 * all.len() as i64
     })
     .await;
-    // A command that is forwarded, without and with something recorded on the way.
+    // The command is forwarded, without and with an event recorded on the way.
     for (number, id) in all.iter().enumerate() {
         for note in [false, true] {
             let to = all[(number + 7) % all.len()].clone();
@@ -121,7 +121,7 @@ async fn messages_with_a_lost_answer_are_taken_once() {
     for round in 1..10 {
         for (number, id) in all.iter().enumerate() {
             let to = all[(number + round) % all.len()].clone();
-            // The key makes known whether the payment was done, though its answer is lost.
+            // The key shows if the payment was made, although its answer is lost.
             let key = format!("{round}");
             let pay = Command::Pay { to, amount: 1 };
             one.engine.entity::<Account>(&**id).once(key).ask(pay).await.unwrap();
@@ -138,7 +138,7 @@ async fn messages_with_a_lost_answer_are_taken_once() {
     .await;
 }
 
-/// A node of so small an outbox that the messages to a node out of reach would fill it.
+/// Adds a node with an outbox so small that messages to an unreachable node would fill it.
 async fn node_with_small_outbox(cluster: &Cluster, name: &str) -> Node {
     let options = Options {
         outbox_max: OUTBOX_MAX as usize,
@@ -166,7 +166,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
         let lives_here = |id: &String| limits::shard_of(limits::hash("account", id), nodes::SHARDS).0 < 128;
         let (here, there): (Vec<String>, Vec<String>) = ids().partition(lives_here);
         assert!(here.len() > 10 && there.len() > 10);
-        // Far more than there is room for; who is refused for it comes again until it is taken.
+        // More payments than there is room for. Refused ones are repeated until taken.
         let mut sent = 0;
         while sent < 8 * OUTBOX_MAX {
             let from = &here[sent as usize % here.len()];
@@ -179,7 +179,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
             eventually(pay).await;
             sent += 1;
         }
-        // Here they are taken at once.
+        // Messages within this node are taken at once.
         let pay = Command::pay(here[1].clone(), 500);
         ask(&one.engine, &here[0], pay).await.unwrap();
         eventually(async || balance(&one.engine, &here[1]).await > 1_000).await;
@@ -199,7 +199,7 @@ async fn messages_to_an_unreachable_node_wait_and_hold_up_no_other() {
             sum == sent as i64
         })
         .await;
-        // New payments go as they always did.
+        // New payments are unaffected.
         let pay = Command::pay(there[0].clone(), 400);
         let before = balance(asked, &there[0]).await;
         ask(asked, &here[1], pay).await.unwrap();
@@ -258,7 +258,7 @@ async fn a_dead_nodes_answers_survive_and_it_writes_no_more() {
     let view = cluster.directory.beat(other.id, NodeState::Serving).await.unwrap();
     let beat = view.node(one.id).unwrap().beat;
     assert!(cluster.directory.declare_dead(other.id, one.id, beat).await.unwrap());
-    // The node does not know yet; what it does now counts for nothing.
+    // The node does not know yet that it is dead. Its actions no longer count.
     let late = ask(&one.engine, "a1", Command::Deposit { amount: 1 }).await;
     let mine = view.shards_of(Some(one.id));
     cluster.take(&other, &mine).await;
@@ -287,7 +287,7 @@ async fn node_is_ready_while_requests_wait_for_a_handoff() {
     node.engine.driver().release().await.unwrap();
     let health = node.engine.health();
     assert!(health.ready && health.reason.is_none(), "{health:?}");
-    // Requests have waited as long as they may, and are refused.
+    // The requests have waited for the maximum time, and are refused.
     micros.fetch_add(2_000_000, SeqCst);
     let health = node.engine.health();
     assert!(!health.ready && health.reason.is_some(), "{health:?}");

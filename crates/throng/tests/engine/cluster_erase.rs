@@ -14,7 +14,7 @@ use throng::{
     model::Error,
 };
 
-/// The number of accounts that pay to the one that is erased, and are paid by it.
+/// The number of accounts that pay the erased account, and are paid by it.
 const PAYING: usize = 24;
 const SECRET: &str = "a secret that nobody else knew";
 
@@ -26,7 +26,7 @@ async fn two() -> (Cluster, [Node; 2]) {
     (cluster, nodes)
 }
 
-/// An account that lives on a node.
+/// Creates an account that lives on `node`.
 async fn on(node: &Node, other: &Node, name: &str) -> String {
     for number in 0.. {
         let id = format!("{name}-{number}");
@@ -38,13 +38,13 @@ async fn on(node: &Node, other: &Node, name: &str) -> String {
     unreachable!()
 }
 
-/// Returns whether the node writes the account's events.
+/// Returns true if the node writes the account's events.
 async fn is_of(node: &Node, id: &str) -> bool {
     let event = node.engine.history(0, id, 0, 1).await.unwrap().events.remove(0);
     node.engine.driver().durable().unwrap().writer == event.position.writer
 }
 
-/// Returns what all streams say of an account, and of messages to it.
+/// Returns the records about an account, and of messages to it, in all streams.
 async fn left(cluster: &Cluster, id: &str) -> Vec<String> {
     let (mut left, quoted) = (Vec::new(), format!("{id:?}"));
     for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
@@ -68,7 +68,7 @@ async fn left(cluster: &Cluster, id: &str) -> Vec<String> {
     left
 }
 
-/// Has accounts on both nodes pay to one and be paid by it; what each of them has then.
+/// Lets accounts on both nodes pay one account and be paid by it. Returns their balances.
 async fn pays(nodes: &[Node; 2], id: &str) -> BTreeMap<String, i64> {
     let pay = |to: &str, amount| Command::Pay { to: to.into(), amount };
     for other in ids().take(PAYING) {
@@ -97,7 +97,7 @@ async fn an_erased_entity_leaves_nothing_in_any_nodes_stream() {
             .await
             .unwrap();
     }
-    // Streams that have ended, of shards that both have owned.
+    // Streams end whose shards both nodes have owned.
     let [one, other] = &nodes;
     cluster.give(one, other, &shards(32, 64)).await;
     let erased = [on(one, other, "one").await, on(other, one, "other").await];
@@ -128,7 +128,7 @@ async fn an_erased_entity_leaves_nothing_in_any_nodes_stream() {
             i64::try_from(paid).unwrap()
         })
     });
-    // Each at the node that does not own it, both at once.
+    // Each at the node that does not own the account, both at once.
     let (first, second) = tokio::join!(
         other.engine.erase("account", &erased[0]),
         one.engine.erase("account", &erased[1])
@@ -146,7 +146,7 @@ async fn an_erased_entity_leaves_nothing_in_any_nodes_stream() {
     }
     let unknown = one.engine.erase("account", "nobody").await;
     assert!(matches!(unknown, Err(Error::Unknown { .. })), "{unknown:?}");
-    // Both begin again from what is left, and nobody else has lost anything: nor the numbers of messages.
+    // Both restart from the remaining records. No other account has lost anything, nor have message numbers.
     cluster.give(one, other, &shards(0, 128)).await;
     cluster.give(other, one, &shards(0, SHARDS)).await;
     for node in &nodes {
@@ -212,7 +212,7 @@ async fn an_erasure_of_a_dead_node_goes_on_at_the_next_owner() {
     cluster.take(&one, &shards(0, 128)).await;
     cluster.take(&other, &shards(128, SHARDS)).await;
     let id = on(&one, &other, "one").await;
-    // Streams of either node, each with something of it.
+    // The streams of both nodes have records of it.
     for id_of_other in ids().take(6) {
         let text = SECRET.to_owned();
         ask(&one.engine, &id, Command::Heard { text }).await.unwrap();
@@ -233,7 +233,7 @@ async fn an_erasure_of_a_dead_node_goes_on_at_the_next_owner() {
     let refused = one.engine.erase("account", &id).await.unwrap_err().to_string();
     assert!(refused.contains("that goes on by itself"), "{refused}");
     assert!(journals[0].erasures().iter().any(|at| at.writer == fails_from));
-    // A checkpoint notes how far it came.
+    // A checkpoint records the progress.
     eventually(async || {
         let mut is_noted = false;
         let mut visit = |_: &[u8], _: &[u8]| is_noted = true;

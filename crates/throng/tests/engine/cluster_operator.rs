@@ -1,4 +1,4 @@
-//! An operator's decisions about entities of several nodes, asked at any of them.
+//! An operator's decisions about entities of several nodes, requested at any of them.
 
 use crate::{
     kinds::{Account, Command, View, ask, balance, eventually},
@@ -12,7 +12,7 @@ fn ann() -> OperatorDecision<'static> {
     OperatorDecision::new("ann", "it is watched")
 }
 
-/// Two nodes, and on the second one an account that a payer of each of them pays to, and one that they pay to besides.
+/// Two nodes. The second has an account that a payer on each node pays, and another account that they pay as well.
 struct World {
     cluster: Cluster,
     nodes: [Node; 2],
@@ -87,9 +87,9 @@ async fn quarantine_asked_at_any_node_holds_up_no_node() {
     world.pay(&world.bad, PAID).await;
     world.pay(&world.good, PAID).await;
     eventually(async || balance(engines[0], &world.good).await == 1_000 + 2 * PAID).await;
-    // Messages of the other node wait there.
+    // The other node's messages wait there.
     eventually(async || engines[0].stuck().iter().any(|stuck| *stuck.address.id == *world.bad)).await;
-    // Its next owner goes by it, too.
+    // The next owner respects the decision, too.
     let (one, other) = (&world.nodes[0], &world.nodes[1]);
     let moved = engines[0].registry().shard_of("account", &world.bad);
     world.cluster.give(other, one, &[moved].into_iter().collect()).await;
@@ -109,7 +109,7 @@ async fn messages_that_wait_at_all_nodes_are_dropped() {
     engines[0].quarantine("account", &world.bad, ann()).await.unwrap();
     world.pay(&world.bad, PAID).await;
     let mut dropped = 0;
-    // Messages on their way between nodes do not wait yet.
+    // Messages in flight between nodes do not count as waiting yet.
     eventually(async || {
         dropped += engines[0].drop_messages("account", &world.bad, ann()).await.unwrap();
         dropped == 2 * PAID.cast_unsigned()

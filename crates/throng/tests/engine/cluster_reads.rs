@@ -1,4 +1,4 @@
-//! Reads over all nodes of a cluster, from any of them.
+//! Reads over all nodes of a cluster, from any node.
 
 use crate::kinds::{Account, Command, Happened, World, ask, balance, eventually, more, waits};
 use crate::nodes::{Cluster, Node, ids, shards};
@@ -17,7 +17,7 @@ use throng::{
     projection::{DurableEvent, Interrupt, Projection, ProjectionState, Rows},
 };
 
-/// The balance of each account, and the number of its events. Each event has to follow the one before.
+/// A projection of the balance of each account, and the number of its events. Each event must follow the previous one.
 struct Balances;
 
 impl Projection for Balances {
@@ -74,7 +74,7 @@ impl Reads {
     }
 }
 
-/// Every engine reads what the entities say, and one at most runs the projection.
+/// Checks that every engine reads the entities' balances, and at most one engine runs the projection.
 async fn agree(engines: &[&Engine]) {
     for engine in engines {
         let rows = engine.read_model::<Balances>();
@@ -130,7 +130,7 @@ async fn a_projection_goes_on_while_shards_and_its_own_runner_move() {
             })
         })
         .collect();
-    // All shards but one go to the other node and back: so does whoever runs the projection.
+    // All shards but one move to the other node and back, and so does the projection.
     for round in 0..6 {
         more(&deposits, 200).await;
         let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
@@ -184,7 +184,7 @@ async fn a_projection_goes_from_one_engine_to_a_cluster_and_back() {
         ask(&single, &id, Command::Open { balance: 1 }).await.unwrap();
     }
     agree(&[&single]).await;
-    // Some are not read before the end.
+    // Some events are read only at the end.
     for id in ids() {
         ask(&single, &id, Command::Deposit { amount: 1 }).await.unwrap();
     }
@@ -208,7 +208,7 @@ async fn a_projection_goes_from_one_engine_to_a_cluster_and_back() {
         ask(&single, &id, Command::Deposit { amount: 1 }).await.unwrap();
     }
     agree(&[&single]).await;
-    // The rows about several streams are gone with them.
+    // The rows about several streams are lost with them.
     let hidden = reads.views.get("balances", vec![Vec::new()]).await.unwrap();
     assert_eq!(hidden, [None]);
 }
@@ -263,7 +263,7 @@ async fn any_node_lists_all_entities_and_knows_their_history() {
     for round in 0..3 {
         for node in [&one, &other, &third] {
             if node.id == third.id && round == 0 {
-                // This node owns nothing and serves nothing yet.
+                // The node owns nothing and serves nothing yet.
                 continue;
             }
             let listed = node.engine.entities(0, None, 1_000).await.unwrap();
@@ -359,12 +359,12 @@ async fn an_entity_is_followed_from_any_node() {
     }
 }
 
-/// The number of the last event of each account that a follower was told.
+/// The number of the last event of each account that a follower received.
 #[derive(Default)]
 struct Positions(BTreeMap<String, u64>);
 
 impl Positions {
-    /// Each event follows the one before it of its entity.
+    /// Checks that each event follows the previous one of its entity.
     fn note(&mut self, events: &[Arc<EntityEvent>]) {
         for event in events {
             let last = self.0.entry(event.id.to_string()).or_default();
@@ -378,14 +378,14 @@ impl Positions {
     }
 }
 
-/// Follows all accounts from a cursor on until so many events of theirs were told; where that is.
+/// Follows all accounts from a cursor until this many events were received. Returns the new cursor.
 async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> Cursor {
     let mut follower = node.engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
     while told.count() < until {
         let events = tokio::time::timeout(Duration::from_mins(1), follower.next(7)).await;
         told.note(&events.expect("it is told").unwrap());
     }
-    // A client keeps the place as text, and comes back with it.
+    // A client stores the cursor as text, and resumes with it.
     follower.place().to_string().parse().unwrap()
 }
 
@@ -406,7 +406,7 @@ async fn a_kind_is_followed_at_one_node_and_on_at_another() {
             ask(&asked.engine, &id, command).await.unwrap();
             count += 1;
         }
-        // In the middle of what there is, and at its end; at this node and at that one.
+        // From the middle and from the end of the events, at either node.
         at = follow(&one, at, &mut told, count - 30).await;
         if round % 3 == 1 {
             let (from, to) = if round % 2 == 1 { (&one, &other) } else { (&other, &one) };
@@ -415,7 +415,7 @@ async fn a_kind_is_followed_at_one_node_and_on_at_another() {
         at = follow(&other, at, &mut told, count).await;
     }
     assert_eq!(told.count(), count);
-    // The events from the start are the same at each node; and at the end there is nothing more.
+    // From the start, both nodes deliver the same events. At the end there are no more.
     for node in [&one, &other] {
         let mut all = Positions::default();
         let end = follow(node, start.clone(), &mut all, count).await;

@@ -17,13 +17,13 @@ use throng::{
     projection::{DurableEvent, Interrupt, Projection, Rows},
 };
 
-/// Everything that is durable is over.
+/// Keeps no durable history.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
 
 fn keeping(keep: Keep) -> Options {
     Options {
         keep: BTreeMap::from([("account".to_owned(), keep)]),
-        // A test says itself when.
+        // Passes run only on a test's request.
         prune_every: Some(Duration::from_hours(1)),
         checkpoint_every: Duration::from_hours(1),
         ..Options::default()
@@ -42,7 +42,7 @@ async fn two(cluster: &Cluster, options: &Options) -> [Node; 2] {
     nodes
 }
 
-/// Returns the records of this sort that all streams hold.
+/// Returns the records of all streams that match.
 async fn left(cluster: &Cluster, is_it: impl Fn(&Record<'_>) -> bool) -> Vec<String> {
     let mut left = Vec::new();
     for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
@@ -70,7 +70,7 @@ async fn open_all(engine: &Engine) {
     }
 }
 
-/// Something at both nodes after what is there, so that all of it is covered; those are what is left of it.
+/// Writes events at both nodes, so that everything before is covered.
 async fn after(nodes: &[Node; 2]) {
     for _ in 0..2 {
         for id in ids() {
@@ -93,7 +93,7 @@ async fn expired_history_goes_from_all_streams_of_the_nodes() {
     let nodes = two(&cluster, &keeping(NOTHING)).await;
     let [one, other] = &nodes;
     open_all(&one.engine).await;
-    // Streams that have ended, of shards that both have owned; messages between entities of both.
+    // Streams end whose shards both nodes have owned, with messages between entities of both.
     for (from, to, moved) in [(one, other, shards(32, 64)), (other, one, shards(200, 220))] {
         for (id, to) in ids().zip(ids().skip(7)) {
             ask(&other.engine, &id, Command::Pay { to, amount: 1 }).await.unwrap();
@@ -118,7 +118,7 @@ async fn expired_history_goes_from_all_streams_of_the_nodes() {
     let expected: Vec<i64> = before.iter().map(|balance| balance + 2).collect();
     assert_eq!(balances(&other.engine).await, expected);
 
-    // All end, the store is lost, and each begins with what the other has owned.
+    // Both nodes end, the store is lost, and each node begins with the other's shards.
     for node in &nodes {
         node.engine.stop().await;
         cluster.directory.leave(node.id).await.unwrap();
@@ -134,7 +134,7 @@ async fn expired_history_goes_from_all_streams_of_the_nodes() {
     cluster.take(&again[1], &shards(0, 100)).await;
     cluster.take(&again[0], &shards(200, SHARDS)).await;
     assert_eq!(balances(&again[1].engine).await, expected);
-    // Numbers of messages go on.
+    // The numbers of messages continue.
     for (id, to) in ids().zip(ids().skip(9)) {
         ask(&again[0].engine, &id, Command::Pay { to, amount: 1 })
             .await
@@ -216,7 +216,7 @@ async fn a_message_that_another_node_has_not_taken_stays() {
     assert_eq!(balance(&one.engine, &to).await, paid + 2);
 }
 
-/// Deposits, until somebody says that it may go on.
+/// A projection of deposits that stops until it is allowed to go on.
 struct Deposits(Arc<AtomicBool>);
 
 impl Projection for Deposits {
@@ -231,7 +231,7 @@ impl Projection for Deposits {
     }
 }
 
-/// Two nodes that have stopped projecting, and where all of that stands.
+/// Returns two nodes whose projections have stopped, and the switch that lets them go on.
 async fn stopped(left_behind_after: Option<Duration>) -> (Cluster, [Node; 2], Arc<AtomicBool>) {
     let (cluster, may_go_on, views) = (Cluster::new(), Arc::new(AtomicBool::new(false)), MemoryViews::new());
     let node = async |name| {
@@ -275,7 +275,7 @@ async fn events_a_projection_has_not_read_stay_at_all_nodes() {
     for node in &nodes {
         assert!(node.engine.read_model::<Deposits>().caught_up().await);
     }
-    // The projection's place stands with its rows soon.
+    // The projection stores its position with its rows soon.
     eventually(async || {
         nodes[0].engine.prune(false).await.unwrap();
         events(&cluster).await.len() <= 2 * 8

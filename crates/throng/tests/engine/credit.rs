@@ -1,4 +1,4 @@
-//! An entity that multiplies its messages or timers is stopped by the engine; those that only send many are not.
+//! An entity that multiplies its messages or timers is stopped by the engine. Entities that only send many are not.
 
 use crate::{
     kinds::{World, eventually},
@@ -18,13 +18,13 @@ pub(crate) struct Cell {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
     Note,
-    /// Has another one send two of these back.
+    /// Lets another cell send two of these back.
     Divide {
         to: String,
     },
     /// Sets two timers that do the same at once.
     Alarm {},
-    /// Has others note something, each several times, and tell it so.
+    /// Tells others to record an event, several times each, and to report that back.
     FanOut {
         to: u32,
         times: u32,
@@ -32,11 +32,11 @@ pub(crate) enum Command {
     Tell {
         from: String,
     },
-    /// Passes a message on to the next one.
+    /// Passes a message on to the next cell.
     Pass {
         left: u32,
     },
-    /// Has the hub note something, and two others.
+    /// Tells the hub and two other cells to record an event.
     Feed,
     Spread,
 }
@@ -69,7 +69,7 @@ impl Entity for Cell {
             }
             Command::Alarm {} => {
                 for half in ["a", "b"] {
-                    // A name that is not taken: the number of events so far is in it.
+                    // The number of events so far makes the name unique.
                     let name = format!("{half}{}", self.notes);
                     turn.remind(name, turn.now().after(Duration::ZERO), None, Command::Alarm {});
                 }
@@ -104,7 +104,7 @@ impl Query<Cell> for Notes {
     }
 }
 
-/// Adds the cells, and room in memory for few messages.
+/// Adds the cells, and limits the memory to few messages.
 fn with_cells(builder: Builder) -> Builder {
     let options = Options {
         outbox_max: 64,
@@ -119,7 +119,7 @@ async fn start(world: &World) -> Engine {
     builder.start_shared(journal, store).await.unwrap()
 }
 
-/// Asks, again while the engine has no room.
+/// Sends a command, and repeats it while the engine has no room.
 async fn ask(engine: &Engine, id: &str, command: Command) {
     eventually(async || match engine.entity::<Cell>(id).ask(command.clone()).await {
         Ok(_) => true,
@@ -137,7 +137,7 @@ async fn stopped(engine: &Engine) -> Vec<Quarantined> {
     engine.quarantined(9).await.unwrap()
 }
 
-/// Waits until all has come to rest: a command of another entity, of this node, has a commit of its own.
+/// Waits until the engine is idle: a command of another entity of this node then gets a commit of its own.
 async fn rests(engine: &Engine, other: &str) {
     eventually(async || {
         let before = engine.metrics().commits();
@@ -211,7 +211,7 @@ async fn entity_that_multiplies_timers_is_quarantined() {
     let world = World::new();
     let engine = start(&world).await;
     ask(&engine, "bad", Command::Alarm {}).await;
-    // The entity has to set some ten thousands before.
+    // The entity must set some ten thousand timers first.
     eventually(async || !stopped(&engine).await.is_empty()).await;
     let of = &stopped(&engine).await[0];
     assert!(of.reason.contains("timers"), "{}", of.reason);

@@ -1,4 +1,4 @@
-//! Messages nobody could take: they are listed, and a person has them tried again.
+//! Messages that could not be taken are listed, and a person can have them retried.
 
 use crate::kinds::*;
 use throng::{
@@ -75,7 +75,7 @@ async fn a_dead_message_is_listed_and_taken_when_it_is_tried_again() {
     let (came, next) = engine.retry_all_dead("account", "b", None).await.unwrap();
     assert_eq!((came.len(), &came[0].1, next), (1, &Retried::Done, None));
     assert_eq!(balance(&engine, "b").await, 2);
-    // A message that was taken stays taken, over a crash without a checkpoint and one with it.
+    // A message that was taken stays taken after a crash, with a checkpoint and without.
     let again = world.engine().await;
     assert_eq!(all(&again).await.len(), 2);
     again.checkpoint().await.unwrap();
@@ -136,7 +136,7 @@ async fn a_page_begins_only_where_another_ended() {
     }
 }
 
-/// The commits of the world's first writer.
+/// Returns the commits of the world's first writer.
 async fn commits(world: &World) -> Vec<Commit> {
     let beginning = Position::new(WriterId(1), CommitNo(0));
     world.journal.read(beginning, 1 << 20).await.unwrap()
@@ -155,7 +155,7 @@ async fn a_dropped_message_is_never_taken_and_its_drop_is_recorded() {
     pay(&engine, "b").await;
     eventually(async || all(&engine).await.len() == 2).await;
     let found = all(&engine).await;
-    // Drops one from memory, the other from the store.
+    // Drops one message from memory, the other from the store.
     engine.drop_dead("account", "b", found[0].number, ann()).await.unwrap();
     assert_eq!(all(&engine).await, found[1..]);
     engine.checkpoint().await.unwrap();
@@ -198,7 +198,7 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
     engine.drop_dead("account", "b", number, ann()).await.unwrap();
     eventually(async || text(&engine, "a").await == "b/b: the request was dropped: b will never open").await;
     assert_eq!((all(&engine).await, balance(&engine, "b").await), (vec![], i64::MAX));
-    // An operator's action is no command: only the death itself, in applying the event, is not decided again.
+    // An operator's action is not a command. Only the death, which came from applying the event, is not decided again.
     let program = World::builder();
     let mut checker = program.checker().what_if();
     for commit in &commits(&world).await {
@@ -212,7 +212,7 @@ async fn whoever_asked_hears_that_the_request_was_dropped() {
 
 const NOBODY: &str = "there is no account \"…\"";
 
-/// The dead messages that were counted, and the entities that an operator has quarantined.
+/// Returns the counts of dead messages and of entities quarantined by an operator.
 fn counted(engine: &Engine) -> (u64, u64) {
     let unresolved = engine.health().unresolved;
     let of = |work| {
@@ -242,7 +242,7 @@ async fn restart_keeps_the_gauges_of_unresolved_work() {
     engine.quarantine("account", "a", ann()).await.unwrap();
     for round in 0..3 {
         if round > 0 {
-            // After a crash without a checkpoint, and after an orderly stop.
+            // After a crash without a checkpoint, and after a clean stop.
             let before = std::mem::replace(&mut engine, world.engine().await);
             before.stop().await;
         }
@@ -283,7 +283,7 @@ async fn all_dead_messages_of_one_cause_are_done_by_one_call() {
     open(&engine, "a", 10_000).await;
     open(&engine, "full", i64::MAX).await;
     pay(&engine, "full").await;
-    // More than are looked at and done at once.
+    // More messages than one batch lists and handles.
     let receivers: Vec<String> = (0..100).map(|at| format!("r{at}")).collect();
     for to in receivers.iter().chain(&receivers).chain(&receivers) {
         pay(&engine, to).await;

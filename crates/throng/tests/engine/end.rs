@@ -19,7 +19,7 @@ async fn event_names(engine: &Engine, id: &str) -> Vec<String> {
     history.events.iter().map(|event| event.name.to_string()).collect()
 }
 
-/// Runs a check of a closed account in each state: stored or not, restarted or not, store rebuilt or not.
+/// Runs a check of a closed account in each state: stored or not, restarted or not, with a rebuilt store or not.
 async fn in_each_way(check: impl AsyncFn(&Engine)) {
     for (checkpoint, restart, rebuild) in [
         (false, false, false),
@@ -184,7 +184,7 @@ async fn child_created_anew_has_its_new_parent() {
         eventually(async || ask(&engine, "a", Command::Family).await.is_ok()).await;
         assert_eq!(family(&engine, "a").await, "account/new>", "erased: {is_erased}");
         engine.stop().await;
-        // Reads from the store, and then from the journal alone.
+        // Reads from the store, then from the journal alone.
         for _ in 0..2 {
             let engine = world.engine().await;
             assert_eq!(family(&engine, "a").await, "account/new>", "erased: {is_erased}");

@@ -1,4 +1,4 @@
-//! Programs change: events get new shapes, states new versions, and history stays.
+//! Programs change: events get new shapes, states get new versions, and history remains.
 
 use crate::kinds::eventually;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ enum Command {
     Add { student: u64 },
 }
 
-/// Today's program and yesterday's, of the same kind.
+/// Defines today's program and yesterday's, of the same kind.
 macro_rules! program {
     ($name:ident, $event:ident, $state_version:expr, { $($event_body:tt)* }, $versions:expr, $upcast:expr, $apply:expr) => {
         #[derive(Default, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ impl EventV1 {
     }
 }
 
-// Renamed, then given another field; and the state counts in tens.
+// The field was renamed, then another one added; and the state counts in tens.
 program!(
     Today,
     EventV3,
@@ -120,7 +120,7 @@ impl EventV3 {
     }
 }
 
-// Forgot the way up from yesterday.
+// This program lacks the upcast from yesterday's version.
 program!(
     Careless,
     EventX,
@@ -138,7 +138,7 @@ impl EventX {
     }
 }
 
-/// Yesterday's events, in a state of another shape, whose version nobody has raised.
+/// Yesterday's events, with a state of another shape whose version was not raised.
 #[derive(Default, Serialize, Deserialize)]
 struct Reshaped {
     taken: Vec<(u64, bool)>,
@@ -166,7 +166,7 @@ impl Entity for Reshaped {
     }
 }
 
-/// A kind that only the newer program has.
+/// A kind that exists only in the newer program.
 #[derive(Default, Serialize, Deserialize)]
 struct Added {
     taken: Vec<u64>,
@@ -192,7 +192,7 @@ impl Entity for Added {
     }
 }
 
-/// A kind that only the newer program has, with children and an end.
+/// A kind that exists only in the newer program, with children and an end.
 #[derive(Default, Serialize, Deserialize)]
 struct Branch {}
 
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// With a budget for hardly anybody: states go to the store and come back.
+    /// Starts an engine with a minimal budget, so that states go to the store and return.
     async fn engine<E: Entity>(&self) -> Engine {
         let options = Options {
             memory_bytes_max: 1,
@@ -268,7 +268,7 @@ impl World {
         self.start::<E>(options).await
     }
 
-    /// The entities that the store's rows say cannot be brought back.
+    /// Returns the number of entities that the store's rows list as unloadable.
     async fn noted(&self) -> usize {
         let mut rows = 0;
         let mut visit = |_: &[u8], _: &[u8]| rows += 1;
@@ -356,7 +356,7 @@ async fn an_event_that_cannot_be_upcast_quarantines_its_entity() {
     );
 }
 
-/// The sections that cannot be brought back, as they were counted last, and some of them with the reason.
+/// Returns the last count of unloadable sections, and some of them with the reason.
 fn unloadable(engine: &Engine) -> (u64, String) {
     let mut unresolved = engine.health().unresolved.into_iter();
     let of_program = unresolved.find(|counted| counted.work == UnresolvedWork::QuarantinedByProgram);
@@ -373,7 +373,7 @@ async fn restart_keeps_the_gauge_of_entities_that_cannot_be_loaded() {
     yesterday.stop().await;
     for round in 0..3 {
         let careless = world.engine::<Careless>().await;
-        // Nobody asks for them after the first round. In memory is one at most.
+        // After the first round they are not asked again. At most one is in memory.
         for id in ["a", "b"].iter().filter(|_| round == 0) {
             add::<Careless>(&careless, id, 2).await.unwrap_err();
         }
@@ -388,7 +388,7 @@ async fn restart_keeps_the_gauge_of_entities_that_cannot_be_loaded() {
         assert!(text.contains(gauge), "round {round}: {text}");
         careless.stop().await;
     }
-    // A program that can read them tries them by itself, and forgets them.
+    // A program that can read them retries them by itself, and removes them from the list.
     let mended = world.engine::<Yesterday>().await;
     eventually(async || {
         mended.checkpoint().await.unwrap();
@@ -439,7 +439,7 @@ async fn a_program_without_a_kind_forgets_none_of_its_entities() {
 async fn a_program_without_a_kind_keeps_its_relatives_and_ends() {
     for stored in [false, true] {
         let world = World::new();
-        // Checkpoints are made when they are asked for only.
+        // Checkpoints are made only on request.
         let options = || Options {
             checkpoint_every: Duration::from_secs(3_600),
             ..Options::default()

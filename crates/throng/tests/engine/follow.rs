@@ -1,4 +1,4 @@
-//! Following a kind and its entities: every event once, in order, decoded once for all.
+//! Following a kind and its entities: every event once, in order, decoded once for all followers.
 
 use crate::kinds::{Command, Counting, World, ask, failing::Failing, open};
 use futures_util::future::join_all;
@@ -83,7 +83,7 @@ async fn deposit(engine: &Engine, id: &str) {
     ask(engine, id, Command::Deposit { amount: 1 }).await.unwrap();
 }
 
-/// Ids and sequence numbers of the next events, so many.
+/// Returns the ids and sequence numbers of this many next events.
 async fn take(follower: &mut Follower, count: usize) -> Vec<(String, u64)> {
     let mut seen = Vec::new();
     while seen.len() < count {
@@ -100,14 +100,14 @@ fn ids(events: &[Arc<EntityEvent>]) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// A test ends, also one that waits for what does not come.
+/// Bounds a future's time, so that a test ends even if it waits in vain.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_mins(1), future)
         .await
         .expect("it comes within a minute")
 }
 
-/// A future that is polled by hand, and tells when it was woken.
+/// A future that is polled manually, and records when it was woken.
 struct ManualPoll<T> {
     future: Pin<Box<dyn Future<Output = T>>>,
     woken: Arc<Woken>,
@@ -130,13 +130,13 @@ impl<T> ManualPoll<T> {
         }
     }
 
-    /// Polls it until it waits for somebody to wake it.
+    /// Polls it until it waits for a wake-up.
     async fn waits(&mut self) {
         loop {
             self.woken.0.store(false, SeqCst);
             let waker = self.woken.clone().into();
             assert!(self.future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // Another task may have to do something for it first; that is done soon.
+            // Another task may have to act first, which takes little time.
             tokio::task::yield_now().await;
             if !self.is_woken() {
                 return;
@@ -209,7 +209,7 @@ async fn recent_events_are_read_once_for_all_returning_followers() {
         places.push(now(&engine).await);
         deposit(&engine, "a").await;
     }
-    // Followers begin at later places and at earlier ones, as they come.
+    // Followers begin at later and earlier places, in random order.
     let mut followers = Vec::new();
     for number in 0..100 {
         let skipped = number * 7 % places.len();
@@ -279,7 +279,7 @@ async fn followers_of_other_kinds_or_entities_are_not_woken() {
 
 #[tokio::test]
 async fn slow_follower_replays_from_log_without_gaps() {
-    // More than is kept.
+    // More events than are kept.
     const EVENTS: u64 = 161;
     const BATCH: u64 = 20;
     let world = World::new();
@@ -321,14 +321,14 @@ async fn durable_events_are_told_after_another_follower_left_at_rest() {
     for seq in (2..20).step_by(2) {
         deposit(&engine, "a").await;
         assert_eq!(take(&mut stays, 1).await, [("a".into(), seq)]);
-        // The task that reads on has come to the end, and rests for 20 ms.
+        // The reading task has come to the end, and rests for 20 ms.
         deposit(&engine, "a").await;
         let mut goes = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
         let mut goes = ManualPoll::new(async move { goes.next(9).await });
         goes.waits().await;
         drop(goes);
         tokio::time::sleep(Duration::from_millis(40)).await;
-        // Nothing more is committed that would have it look.
+        // No further commit would wake the reader.
         assert_eq!(take(&mut stays, 1).await, [("a".into(), seq + 1)]);
     }
     engine.stop().await;
@@ -378,7 +378,7 @@ async fn a_follower_outlives_a_recovery_into_the_next_writer() {
     engine.stop().await;
 }
 
-/// The real world, but for a clock that can be put forward.
+/// The real environment, with a clock that can be advanced.
 struct Hasty {
     world: TokioHost,
     ahead_micros: Arc<AtomicU64>,
@@ -423,7 +423,7 @@ async fn one_long_recovery_ends_a_wait_but_several_short_do_not() {
     journal.fails();
     ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
     let gives_up = async {
-        // However late the recovery is noticed.
+        // The recovery may be noticed late.
         loop {
             ahead_micros.fetch_add(TEN_SECONDS, SeqCst);
             tokio::task::yield_now().await;
@@ -468,7 +468,7 @@ async fn an_abandoned_wait_loses_nothing_and_a_peek_takes_nothing() {
     ];
     for seq in 2..20 {
         for follower in &mut followers {
-            // Polled once, then dropped.
+            // The future is polled once, then dropped.
             let mut next = pin!(follower.next(9));
             let waker = Waker::noop();
             assert!(next.as_mut().poll(&mut Context::from_waker(waker)).is_pending());

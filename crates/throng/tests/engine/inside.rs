@@ -1,4 +1,4 @@
-//! Work from inside, between entities, and entities that cannot be loaded hold up nobody else.
+//! Internal messages between entities, and entities that cannot be loaded, delay no other work.
 
 use crate::kinds::{self, Command, World, ask, balance, eventually, open};
 use schemars::JsonSchema;
@@ -21,11 +21,11 @@ use throng_testing::{delegate, fixtures::Never};
 /// The fault of an entity's row.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
-    /// Damaged, for good.
+    /// The row is damaged permanently.
     Damaged,
-    /// Unreadable for a while.
+    /// The row cannot be read for a while.
     Away,
-    /// Its state is read, and means nothing.
+    /// The row can be read, but not decoded.
     Garbled,
 }
 
@@ -70,7 +70,7 @@ impl Store for Unreadable {
     }
 }
 
-/// Three accounts in the store, one of which cannot be read, and room for eight messages in memory.
+/// Returns an engine with three accounts in the store, one of them unreadable, and room for eight messages in memory.
 async fn engine_with_one_unreadable(fault: Fault) -> (Engine, Arc<AtomicBool>) {
     let world = World::new();
     let engine = world.engine().await;
@@ -104,7 +104,7 @@ fn by() -> throng::OperatorDecision<'static> {
     throng::OperatorDecision::new("ann", "it is gone")
 }
 
-/// Pays, again while the engine has no room for the message.
+/// Pays, and repeats that while the engine has no room for the message.
 async fn pay(engine: &Engine, to: &str) {
     let command = || Command::pay(to, 1);
     eventually(async || match ask(engine, "payer", command()).await {
@@ -234,12 +234,12 @@ struct Ball {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 enum Play {
     Open,
-    /// Records something, and has the other do the same, for ever.
+    /// Records an event and tells the other entity to do the same, for ever.
     Hit {
         to: String,
         back: String,
     },
-    /// Publishes, and another answers.
+    /// Publishes a value, and another entity answers.
     Pass {
         to: String,
     },
@@ -285,7 +285,7 @@ impl Entity for Ball {
     }
 }
 
-/// The largest commit a journal has, in bytes.
+/// Returns the size of the journal's largest commit, in bytes.
 pub(crate) async fn largest_commit(journal: &MemoryJournal) -> usize {
     let begin = Position::new(WriterId(1), CommitNo(0));
     let commits = journal.read(begin, usize::MAX).await.unwrap();

@@ -1,4 +1,4 @@
-//! An operator stops an entity that sends itself messages without end, also while they fill the engine.
+//! An operator stops an entity that endlessly sends itself messages, even while they fill the engine.
 
 use crate::kinds::{World, eventually};
 use schemars::JsonSchema;
@@ -20,22 +20,22 @@ struct Cell {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 enum Command {
     Open,
-    /// Sends itself a hundred of these for a client, and one for each that comes back: they fill the engine, and grow no more.
+    /// Sends itself a hundred of these for a client, and one for each that arrives. They fill the engine without growing further.
     Divide,
     Note {
         text: String,
     },
-    /// Has another one note something.
+    /// Tells another cell to record an event.
     Tell {
         to: String,
         text: String,
     },
-    /// The same, and hears what came of it.
+    /// Requests the same, and receives the outcome.
     Request {
         to: String,
         text: String,
     },
-    /// Notes something after so long.
+    /// Records an event after this time.
     Remind {
         in_ms: u64,
     },
@@ -109,7 +109,7 @@ impl Query<Cell> for Notes {
     }
 }
 
-/// Messages that memory holds.
+/// The number of messages that memory holds.
 const OUTBOX_MAX: usize = 64;
 
 async fn start(world: &World) -> Engine {
@@ -123,7 +123,7 @@ async fn start(world: &World) -> Engine {
     builder.start_shared(journal, store).await.unwrap()
 }
 
-/// With these cells.
+/// Starts an engine with these cells.
 async fn opened(world: &World, ids: &[&str]) -> Engine {
     let engine = start(world).await;
     for id in ids {
@@ -136,7 +136,7 @@ async fn ask(engine: &Engine, id: &str, command: Command) -> Result<String, Erro
     engine.entity::<Cell>(id).ask(command).await
 }
 
-/// Sends a message, again while the engine has no room for it.
+/// Sends a message, and repeats that while the engine has no room for it.
 async fn tell(engine: &Engine, to: &str, text: &str) {
     eventually(async || {
         let (to, text) = (to.to_owned(), text.to_owned());
@@ -161,7 +161,7 @@ async fn quarantine(engine: &Engine, id: &str) {
     assert!(engine.quarantine("cell", id, ann("it divides")).await.unwrap());
 }
 
-/// Has a cell divide until others are refused for it.
+/// Lets a cell divide until other commands are refused.
 async fn full(world: &World) -> Engine {
     let engine = opened(world, &["bad", "other"]).await;
     ask(&engine, "bad", Command::Divide).await.unwrap();
@@ -175,7 +175,7 @@ async fn full(world: &World) -> Engine {
     engine
 }
 
-/// About how many messages wait for entities that are quarantined.
+/// Returns the approximate number of messages that wait for quarantined entities.
 fn waiting(engine: &Engine) -> u64 {
     engine.waiting_messages().into_values().sum()
 }
@@ -184,7 +184,7 @@ async fn is_served(engine: &Engine) {
     eventually(async || ask(engine, "other", Command::Open).await.is_ok()).await;
 }
 
-/// The kinds and names of the records of a cell that stand in the journal, all writers'.
+/// Returns the kinds and names of a cell's records in the journal, of all writers.
 async fn records(world: &World, id: &str) -> Vec<(RecordKind, String)> {
     let mut found = Vec::new();
     for writer in (1..9).map(WriterId) {
@@ -214,7 +214,7 @@ async fn quarantine_frees_an_engine_that_is_full() {
         tell(&engine, "other", "x").await;
     }
     eventually(async || notes(&engine, "other").await.len() == 2 * OUTBOX_MAX - 1).await;
-    // Not one of its turns came after that.
+    // No turn of the entity came after that.
     let records = records(&world, "bad").await;
     let (last, name) = records.last().unwrap();
     assert_eq!((*last, &**name), (RecordKind::TimerSet, "~quarantine"));
@@ -279,7 +279,7 @@ async fn restart_keeps_a_quarantine_from_the_log_and_from_the_store() {
             1 => engine.checkpoint().await.unwrap(),
             _ => engine.stop().await,
         }
-        // It must not live on: it would take the journal back.
+        // The old engine must not live on: it would take the journal back.
         drop(engine);
         engine = start(&world).await;
         let listed = engine.quarantined(9).await.unwrap();
@@ -335,7 +335,7 @@ async fn messages_that_waited_come_in_order_after_a_release() {
     for text in &texts {
         tell(&engine, "bad", text).await;
     }
-    // Also what was read from the log at a start.
+    // This includes messages read from the log at a start.
     let engine = start(&world).await;
     assert!(engine.release("cell", "bad", ann("")).await.unwrap());
     tell(&engine, "bad", "last").await;

@@ -1,4 +1,4 @@
-//! Projections and sinks: each durable event once, in order, over restarts, failures and rebuilds.
+//! Projections and sinks: each durable event once, in order, despite restarts, failures and rebuilds.
 
 use crate::kinds::{Account, Command, Counting, Happened, World, ask, eventually, failing::Failing, open};
 use std::{
@@ -16,10 +16,10 @@ use throng::{
     projection::{DurableEvent, EventOffset, Interrupt, Projection, ProjectionState, Rows, Sink, SinkError, SkipError},
 };
 
-/// The balance of each account, and under `#` the number of events.
+/// A projection of the balance of each account, and under `#` the number of events.
 #[derive(Default)]
 struct Balances {
-    /// An amount it cannot bear.
+    /// The amount at which it fails.
     poison: Arc<AtomicU64>,
     panics: bool,
 }
@@ -129,7 +129,7 @@ async fn the_next_engine_goes_on_where_a_killed_one_ended() {
             total += 1;
         }
         if round % 3 == 0 {
-            // In the middle, sometimes.
+            // Sometimes in the middle.
             let _ = engine.read_model::<Balances>().caught_up().await;
         }
         drop(engine);
@@ -195,7 +195,7 @@ async fn rebuilt_rows_are_incomplete_until_done_also_over_a_restart() {
     eventually(async || !engine.projections()[0].is_rebuilding).await;
     assert_eq!(engine.health().troubles, [""; 0]);
     engine.stop().await;
-    // The projection comes half-way, and stops there.
+    // The projection stops half way.
     let poison = Arc::new(AtomicU64::new(13));
     let half_way = async || {
         let balances = Balances {
@@ -248,7 +248,7 @@ async fn rows_cleared_by_somebody_else_are_rebuilt() {
     eventually(async || rows(&engine).await.get("#") == Some(&2)).await;
     assert_eq!(before["ann"] + 1, rows(&engine).await["ann"]);
     views.clear("balances").await.unwrap();
-    // Also with nothing new, once it looks.
+    // Without new events as well, at the next check.
     eventually(async || {
         engine.read_model::<Balances>().caught_up().await;
         rows(&engine).await.get("#") == Some(&2)
@@ -356,7 +356,7 @@ async fn a_panic_stops_its_projection_and_not_the_engine() {
     poisoned(true).await;
 }
 
-/// A store of rows in which one call in eight fails, before or after the work is done. The seed decides which.
+/// A store of rows in which one call in eight fails, before or after its work. The seed determines which.
 struct Shaky {
     views: MemoryViews,
     calls: AtomicU32,
@@ -364,7 +364,7 @@ struct Shaky {
 }
 
 impl Shaky {
-    /// The answer, or a failure instead of it; `lost` when the work is done already.
+    /// Returns the answer, or a failure instead. With `lost`, the work is already done.
     fn maybe<'a, T: Send + 'a>(
         &self,
         answer: impl FnOnce() -> Later<'a, Result<T, Error>>,
@@ -448,7 +448,7 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     caught_up(&engine).await;
     engine.stop().await;
 
-    // An older copy, in which other things have happened since.
+    // An older copy, with a different history since.
     let other = World::new();
     let engine = start_balances(&other, &MemoryViews::new()).await;
     open(&engine, "bob", 7).await;
@@ -485,7 +485,7 @@ async fn with_nothing_new_the_journal_is_not_read() {
     caught_up(&engine).await;
     let reads = counting.reads.load(SeqCst);
     for _ in 0..100 {
-        // Each wakes it to look.
+        // Each call wakes the projection.
         caught_up(&engine).await;
     }
     assert_eq!(counting.reads.load(SeqCst), reads);
@@ -506,7 +506,7 @@ const BY_ANN: OperatorDecision<'static> = OperatorDecision {
     reason: Cow::Borrowed("it was entered twice"),
 };
 
-/// Waits until it has stopped, and says at which event.
+/// Waits until the projection has stopped, and returns the event.
 async fn stopped_at(engine: &Engine) -> EventOffset {
     let at = || match engine.projections()[0].state {
         ProjectionState::Stopped { at, .. } => at,
@@ -539,7 +539,7 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
         engine.skip_event("none", nothing, BY_ANN).await,
         Err(SkipError::Unknown)
     );
-    // Together: they stand in one commit, or in few.
+    // Sent together, so they are in one commit, or in few.
     let deposits = [13, 2, 13, 4].map(|amount| deposit(&engine, "ann", amount));
     futures_util::future::join_all(deposits).await;
     let first = stopped_at(&engine).await;
@@ -577,14 +577,14 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
     );
     drop(engine);
 
-    // Continues as after a crash: the rows say where the projection is, and which events they are without.
+    // Continues as after a crash. The rows have the projection's position, and the events they lack.
     let engine = begin().await;
     assert_eq!(caught_up(&engine).await, without);
     deposit(&engine, "ann", 5).await;
     assert_eq!(caught_up(&engine).await, expected(&[("#", 4), ("ann", 12)]));
     assert_eq!(engine.projections()[0].skipped, skipped);
 
-    // A rebuild comes to them again.
+    // A rebuild meets these events again.
     assert!(engine.rebuild_projection("balances"));
     assert_eq!(stopped_at(&engine).await, first);
     assert!(engine.projections()[0].skipped.is_empty());
@@ -594,7 +594,7 @@ async fn a_skipped_event_is_gone_past_alone_and_for_good() {
     engine.stop().await;
 }
 
-/// Rows that are kept as they were at the last sync.
+/// Rows in their state of the last sync.
 #[derive(Default)]
 struct Unsynced {
     views: MemoryViews,
@@ -647,7 +647,7 @@ async fn decision_to_skip_is_durable_when_it_is_answered() {
     };
     let engine = start(&world, views.clone(), |builder| builder.projection(balances())).await;
     open(&engine, "ann", 1).await;
-    // Together: they stand in one commit, or in few.
+    // Sent together, so they are in one commit, or in few.
     let deposits = [13, 2, 13].map(|amount| deposit(&engine, "ann", amount));
     futures_util::future::join_all(deposits).await;
     let first = stopped_at(&engine).await;
@@ -655,7 +655,7 @@ async fn decision_to_skip_is_durable_when_it_is_answered() {
     let kept = views.kept.lock().unwrap().clone();
     engine.stop().await;
 
-    // Continues as after a loss of power.
+    // Continues as after a power loss.
     let engine = start(&world, Arc::new(kept), |builder| builder.projection(balances())).await;
     let second = stopped_at(&engine).await;
     assert!(second > first, "{second} {first}");
@@ -683,7 +683,7 @@ async fn a_failure_without_event_cannot_be_skipped() {
     engine.stop().await;
 }
 
-/// An engine with four events, the third of which its sink's receiver refuses for good.
+/// Returns an engine with four events. The sink's receiver refuses the third for good.
 async fn with_a_refused_event() -> (Engine, Courier) {
     let (world, views) = (World::new(), MemoryViews::new());
     let courier = Courier::default();
@@ -708,7 +708,7 @@ async fn a_sink_goes_past_an_event_that_its_receiver_refuses() {
     engine.stop().await;
 }
 
-/// Remembers what was delivered, and fails as told.
+/// A sink's receiver that remembers its deliveries, and fails on request.
 #[derive(Clone, Default)]
 struct Courier {
     delivered: Arc<Mutex<Vec<(EventOffset, String, u64)>>>,
@@ -731,7 +731,7 @@ impl Sink for Courier {
                 };
                 return Box::pin(async move { Err(refused) });
             }
-            // Delivered, whatever comes of the batch.
+            // The event is delivered, even if the batch fails.
             self.delivered.lock().unwrap().push((seen.offset, seen.id, seen.seq));
         }
         let fails = self.fails.load(SeqCst);
@@ -745,7 +745,7 @@ impl Sink for Courier {
 }
 
 impl Courier {
-    /// Each event once, by its offset; in order.
+    /// Returns each event once, by offset, in order.
     fn once(&self) -> Vec<(String, u64)> {
         let (mut last, mut taken) = (None, Vec::new());
         for (offset, id, seq) in self.delivered.lock().unwrap().iter() {

@@ -1,4 +1,4 @@
-//! The values that entities publish: live, in order, and not before they are durable.
+//! The values that entities publish: live, in order, and only once durable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,11 +20,11 @@ struct Clock(u64);
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum Command {
     Tick,
-    /// Publishes, and happens to be no event.
+    /// Publishes a value, and records no event.
     Look,
-    /// Publishes, and says no.
+    /// Publishes a value, and refuses.
     Refuse,
-    /// Publishes, and panics.
+    /// Publishes a value, and panics.
     Break,
     PublishMany {
         count: usize,
@@ -94,7 +94,7 @@ fn only_accepted_commands_publish_and_in_order() {
         let mut first = engine.topic(&TICKS).unwrap().subscribe();
         clock().ask(Command::Tick).await.unwrap();
         assert_eq!(first.next().await, Some(Heard::Event("a ticks after 0".to_owned())));
-        // OnOutcome what comes from now on.
+        // Gets only values published from now on.
         let mut ticks = engine.topic(&TICKS).unwrap().subscribe();
         clock().ask(Command::Tick).await.unwrap();
         assert_eq!(clock().ask(Command::Refuse).await, Err(Error::Rejected(Dislike)));
@@ -123,7 +123,7 @@ fn nothing_is_published_before_it_is_durable() {
                 tokio::select! {
                     biased;
                     _ = &mut asked => panic!("its commit is held"),
-                    // The answer rests on the tick.
+                    // The answer depends on the tick.
                     _ = &mut looked => panic!("its commit is held"),
                     () = tokio::task::yield_now() => {}
                 }

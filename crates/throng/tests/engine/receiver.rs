@@ -1,4 +1,4 @@
-//! Sinks whose receivers lose what they had taken.
+//! Sinks whose receivers lose delivered events.
 
 use crate::{
     kinds::{Account, Command, World, ask, eventually, open},
@@ -14,7 +14,7 @@ use throng::{
     projection::{DurableEvent, EventOffset, ProjectionState, Sink, SinkError, begin_anew},
 };
 
-/// Keeps what it is delivered, and lets itself be robbed.
+/// A receiver that keeps its deliveries, and can lose them.
 #[derive(Clone, Default)]
 struct Shelf {
     kept: Arc<Mutex<Vec<(EventOffset, u64)>>>,
@@ -80,7 +80,7 @@ async fn deposit(engine: &Engine) {
     ask(engine, "ann", Command::Deposit { amount: 1 }).await.unwrap();
 }
 
-/// An engine whose sink has delivered six events, each in a commit of its own.
+/// Returns an engine whose sink has delivered six events, each in a commit of its own.
 async fn with_six(world: &World, views: &MemoryViews, shelf: &Shelf) -> Engine {
     let engine = start(world, views, shelf).await;
     open(&engine, "ann", 1).await;
@@ -109,7 +109,7 @@ async fn sink_delivers_lost_events_again_after_a_restart() {
         engine.stop().await;
         shelf.lose_all_but(left);
         let engine = start(&world, &views, &shelf).await;
-        // Without a new event.
+        // Happens without a new event.
         all_are_there(&engine, &shelf, 6).await;
         deposit(&engine).await;
         all_are_there(&engine, &shelf, 7).await;
@@ -172,7 +172,7 @@ async fn cluster_clears_a_receiver_that_lost_events_and_fills_it() {
     };
     has_all().await;
     shelf.lose_all_but(accounts / 2);
-    // Whoever runs the sink next compares at once.
+    // The next runner of the sink compares at once.
     let runs = |node: &crate::nodes::Node| node.engine.projections()[0].state == ProjectionState::Running;
     let (from, to) = match runs(&nodes[0]) {
         true => (&nodes[0], &nodes[1]),

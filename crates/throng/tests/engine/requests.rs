@@ -1,4 +1,4 @@
-//! A request is answered, whatever becomes of it, and mistakes around it are found early.
+//! A request is answered in any case, and mistakes in requests are found early.
 
 use crate::kinds::*;
 use throng::{

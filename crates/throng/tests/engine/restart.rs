@@ -1,4 +1,4 @@
-//! The reads of a start from the store, and its behaviour when the store does not have everything.
+//! The reads from the store at a start, and the behaviour when the store is incomplete.
 
 use crate::kinds::*;
 use std::{
@@ -12,11 +12,11 @@ use throng::{
 };
 use throng_testing::{Fallible, delegate};
 
-/// A store that notes which rows it was asked to show.
+/// A store that records which rows were read.
 #[derive(Clone)]
 struct Noting {
     store: throng::journal::MemoryStore,
-    /// The number of rows shown, by their first letter.
+    /// The number of rows read, by their first letter.
     shown: Arc<Mutex<BTreeMap<u8, usize>>>,
 }
 
@@ -32,7 +32,7 @@ impl Store for Noting {
     ) -> Fallible<'a, ()> {
         Box::pin(async move {
             let mut note = |key: &[u8], value: &[u8]| {
-                // A shard's mark is no timer.
+                // A shard's mark is not a timer.
                 let kind = if key.starts_with(b"T\x00") { b'M' } else { key[0] };
                 *self.shown.lock().unwrap().entry(kind).or_default() += 1;
                 visit(key, value);
@@ -67,7 +67,7 @@ async fn deposit(engine: &Engine, id: &str, key: &str, amount: i64) -> Result<Ba
         .await
 }
 
-/// 300 entities, each with 1 deposited under a key of its own; all of it covered by the last checkpoint.
+/// Creates 300 entities, each with 1 deposited under a key of its own. The last checkpoint covers everything.
 async fn filled(world: &World) {
     let engine = start(world, &Arc::default()).await;
     for n in 0..300 {
@@ -78,7 +78,7 @@ async fn filled(world: &World) {
     engine.stop().await;
 }
 
-/// Every key and every entity is known, and no other.
+/// Checks that every key and every entity is known, and no other.
 async fn assert_known(engine: &Engine) {
     for n in 0..300 {
         let id = format!("a{n}");
@@ -159,7 +159,7 @@ async fn lost_or_damaged_rows_are_read_from_the_journal_again() {
     }
 }
 
-/// Little memory: of each shard some twenty timers stay in it.
+/// Returns options for little memory: each shard keeps about twenty timers.
 fn small() -> Options {
     Options {
         memory_bytes_max: 256 << 10,
@@ -169,7 +169,7 @@ fn small() -> Options {
 
 const TIMERS: usize = 200;
 
-/// Entities with a timer each.
+/// Sets one timer for each entity.
 async fn set_timers(engine: &Engine, in_ms: u64) {
     for n in 0..TIMERS {
         let id = format!("a{n}");
@@ -194,7 +194,7 @@ async fn timers_set(engine: &Engine) -> usize {
     timers
 }
 
-/// The number of rows of the store that begin with this.
+/// Returns the number of the store's rows with this prefix.
 async fn rows(world: &World, prefix: &[u8]) -> usize {
     let mut rows = 0;
     let mut visit = |_: &[u8], _: &[u8]| rows += 1;
@@ -222,7 +222,7 @@ async fn start_reads_only_timers_that_are_due_first() {
     let engine = start_with(&world, &shown, small()).await;
     assert!(shown_timers(&shown) < TIMERS / 2, "{:?}", shown.lock().unwrap());
     assert_eq!(timers_set(&engine).await, TIMERS);
-    // Timers that are not in memory are cancelled, and set anew, as any other.
+    // Timers that are not in memory can be cancelled and set anew like any other.
     for n in 0..TIMERS / 2 {
         ask(&engine, &format!("a{n}"), Command::Cancel).await.unwrap();
     }
@@ -239,7 +239,7 @@ async fn timers_beyond_memory_all_fire() {
     let world = World::new();
     let engine = start_with(&world, &Arc::default(), small()).await;
     set_timers(&engine, HOUR_MS).await;
-    // Each is set anew while it stands in the store only, and the others before it are put away again.
+    // Each is set anew while it is only in the store, and evicts the earlier ones.
     set_timers(&engine, 1).await;
     eventually(async || engine.statistics().timers_fired == TIMERS as u64).await;
     for n in 0..TIMERS {
@@ -251,7 +251,7 @@ async fn timers_beyond_memory_all_fire() {
     assert_eq!([rows(&world, b"t").await, rows(&world, b"T\x01").await], [0; 2]);
 }
 
-/// Leaves the store as a release does that knows no rows but those of the timers.
+/// Rewrites the store as an older release leaves it, which knows only the rows of timers.
 async fn older_release_was_here(world: &World, has_begun_anew: bool) {
     let prefix: &[u8] = if has_begun_anew { b"T" } else { b"T\x01" };
     while world.store.remove_prefix(prefix, b"", 9).await.unwrap().is_some() {}
@@ -266,7 +266,7 @@ async fn timers_of_an_older_release_are_found() {
         engine.stop().await;
         older_release_was_here(&world, has_begun_anew).await;
         if !has_begun_anew {
-            // The older release has covered the shards by a writer of its own, and left the marks as they were.
+            // The older release has covered the shards with its own writer, and left the marks unchanged.
             let shards = ShardSet::first(2);
             let covered = world.store.covers(&shards).await.unwrap().remove(0).upto.unwrap();
             let opened = Journal::open(&world.journal, "node").await.unwrap();

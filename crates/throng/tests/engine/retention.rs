@@ -1,4 +1,4 @@
-//! History that ends.
+//! Retention: history that ends.
 
 use crate::kinds::{failing::Failing, *};
 use std::{
@@ -22,13 +22,13 @@ use throng_testing::{Fallible, delegate};
 fn keeping(keep: Keep) -> Options {
     Options {
         keep: BTreeMap::from([("account".to_owned(), keep)]),
-        // A test says itself when.
+        // Passes run only on a test's request.
         prune_every: Some(Duration::from_hours(1)),
         ..Options::default()
     }
 }
 
-/// Everything that is durable is over.
+/// Keeps no durable history.
 const NOTHING: Keep = Keep::Age(Duration::ZERO);
 
 async fn seqs(engine: &Engine, id: &str) -> Vec<u64> {
@@ -36,7 +36,7 @@ async fn seqs(engine: &Engine, id: &str) -> Vec<u64> {
     history.events.iter().map(|event| event.seq).collect()
 }
 
-/// The records that are left of an entity, by kind.
+/// Returns the remaining records of an entity, by kind.
 async fn left(world: &World, id: &str) -> Vec<(RecordKind, u64)> {
     let mut found = Vec::new();
     for writer in 1..20 {
@@ -49,7 +49,7 @@ async fn left(world: &World, id: &str) -> Vec<(RecordKind, u64)> {
     found
 }
 
-/// The records that are left of an entity that was erased.
+/// Returns the records that remain of an erased entity.
 fn left_of_erased(seq: u64) -> [(RecordKind, u64); 3] {
     [
         (RecordKind::Erasure, 0),
@@ -65,12 +65,12 @@ async fn fill(engine: &Engine, ids: &[&str], deposits: usize) {
             ask(engine, id, Command::Deposit { amount: 1 }).await.unwrap();
         }
     }
-    // Something after it, so that all of it is covered.
+    // Another event follows, so a checkpoint covers everything before it.
     open(engine, "last", 0).await;
     ask(engine, "last", Command::Deposit { amount: 1 }).await.unwrap();
 }
 
-/// On the same journal, with the store it has or with a new one.
+/// Restarts on the same journal, with the existing store or a new one.
 async fn again(world: &mut World, engine: Engine, keep: Keep, is_store_lost: bool) -> Engine {
     engine.stop().await;
     if is_store_lost {
@@ -146,7 +146,7 @@ async fn end_of_removed_history_is_known() {
             after,
             at: None,
         };
-        // Then with what a checkpoint has written into the new store.
+        // The later rounds also have what a checkpoint has written into the new store.
         for is_lost_next in [is_store_lost, false, false] {
             let history = engine.history(0, "a", 0, 9).await.unwrap();
             assert_eq!((history.events.len(), history.removed), (0, 4));
@@ -209,7 +209,7 @@ async fn timers_messages_and_keys_outlive_the_records_they_came_from() {
         let engine = world.engine_with(keeping(NOTHING)).await;
         fill(&engine, &["a", "b"], 3).await;
         let remind = |in_ms| Command::remind(in_ms, Some(50));
-        // Timers: one that was set anew, one that was cancelled, and one that nobody knows any more.
+        // Timers: one was set anew, one was cancelled, and one is no longer known.
         ask(&engine, "a", remind(3_600_000)).await.unwrap();
         ask(&engine, "a", remind(600)).await.unwrap();
         ask(&engine, "b", remind(600)).await.unwrap();
@@ -277,7 +277,7 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         assert!(matches!(late, Err(model::Error::Ended { .. })), "{late:?}");
         assert_eq!(balance(&engine, "b").await, 4);
         assert_eq!(seqs(&engine, "b").await.len(), 5, "nobody else loses anything");
-        // Also from the store as the last epoch left it.
+        // Reads from the store as the last epoch left it, too.
         let engine = again(&mut world, engine, Keep::Forever, false).await;
         let looked = engine.entity::<Account>("a").read(View {}).await;
         assert!(matches!(looked, Err(model::Error::Ended { .. })), "{looked:?}");
@@ -345,7 +345,7 @@ async fn a_projection_that_does_not_run_holds_history_and_is_named() {
     engine.stop().await;
 }
 
-/// Applies nothing.
+/// An entity that fails to apply any event.
 struct Refuses;
 impl throng::projection::Projection for Refuses {
     const NAME: &'static str = "refuses";
@@ -384,7 +384,7 @@ async fn stale_cursor_of_messages_goes_after_a_failed_checkpoint() {
         store.system_scan(b"o", b"", usize::MAX, &mut visit).await.unwrap();
         cursors
     };
-    // Writes the cursor, as a checkpoint does while a message is on its way.
+    // Writes the cursor, as a checkpoint does while a message is in flight.
     let covers = store.covers(&ShardSet::first(1)).await.unwrap()[0].upto;
     store
         .store
@@ -436,12 +436,12 @@ async fn a_follower_from_before_removed_history_is_told() {
     engine.stop().await;
 }
 
-/// A store that makes so many checkpoints more, and then refuses them.
+/// A store that makes this many more checkpoints, then refuses them.
 #[derive(Clone)]
 struct Refusing {
     store: MemoryStore,
     left: Arc<AtomicI64>,
-    /// The store takes an index that begins later than with event 1 for damaged, as an earlier release did.
+    /// True if the store treats an index that begins after event 1 as damaged, as an earlier release did.
     is_earlier: Arc<AtomicBool>,
 }
 
@@ -471,7 +471,7 @@ impl Store for Refusing {
     }
 }
 
-/// An engine whose store can refuse checkpoints, with a few accounts.
+/// Returns an engine with a few accounts, whose store can refuse checkpoints.
 async fn with_refusing_store(world: &World) -> (Engine, Refusing) {
     let store = Refusing {
         store: world.store.clone(),
@@ -516,7 +516,7 @@ async fn an_erasure_that_cannot_be_noted_has_not_ended_the_entity() {
 
 #[tokio::test]
 async fn an_erasure_that_the_store_cuts_off_goes_on_by_itself() {
-    // Noted; ended, too.
+    // With one checkpoint the erasure is recorded. With two the entity has also ended.
     for made in [1, 2] {
         let world = World::new();
         let (engine, store) = with_refusing_store(&world).await;
@@ -538,7 +538,7 @@ async fn an_erasure_that_the_store_cuts_off_goes_on_by_itself() {
 
 #[tokio::test]
 async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
-    // Noted; ended, too; and created anew since.
+    // With one checkpoint the erasure is recorded. With two the entity has also ended. In the third case it was created anew since.
     for (made, is_anew) in [(1, false), (2, false), (2, true)] {
         let mut world = World::new();
         let (engine, store) = with_refusing_store(&world).await;
@@ -553,7 +553,7 @@ async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
         eventually(async || !of_a().await.contains(&(RecordKind::Event, 1))).await;
         let events = of_a().await.into_iter().filter(|(kind, _)| *kind == RecordKind::Event);
         assert_eq!(events.count(), usize::from(is_anew));
-        // Done is done: nothing is overwritten at each loss of the store.
+        // Finished erasures stay finished: a loss of the store causes no further overwrites.
         let done = async || {
             of_a()
                 .await
@@ -575,7 +575,7 @@ async fn erasure_that_was_begun_outlives_the_loss_of_the_store() {
 async fn an_entity_recreated_during_its_erasure_stays() {
     let mut world = World::new();
     let (engine, store) = with_refusing_store(&world).await;
-    // The erasure was noted and the entity has ended; nothing is overwritten yet.
+    // The erasure was recorded and the entity has ended, but nothing is overwritten yet.
     store.left.store(2, SeqCst);
     engine.erase("account", "a").await.unwrap_err();
     ask(&engine, "a", Command::Reopen).await.unwrap();
@@ -589,7 +589,7 @@ async fn an_entity_recreated_during_its_erasure_stays() {
     engine.stop().await;
 }
 
-/// An entity that an earlier release quarantined, since its history began after its end, comes back by itself.
+/// An earlier release quarantined an entity because its history began after its end. It recovers by itself.
 #[tokio::test]
 async fn one_that_an_earlier_release_quarantined_comes_back() {
     for is_restarted in [false, true] {

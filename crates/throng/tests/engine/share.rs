@@ -1,4 +1,4 @@
-//! A hot entity's share of a turn.
+//! A hot entity's share of a batch.
 
 use crate::kinds::*;
 use std::{sync::Arc, time::Duration};
@@ -9,8 +9,8 @@ use throng::{
 };
 use throng_testing::delegate;
 
-/// A world in which executing takes no time at all, so that only the number of commands counts, and in which nothing runs
-/// beside the loop: a task that looks at a shard while a command comes would split a commit.
+/// A world in which executing takes no time, so only the number of commands counts. Nothing runs beside the loop: a task that checks a shard while a
+/// command arrives would split a commit.
 struct Frozen(TokioHost);
 
 impl Host for Frozen {
@@ -22,15 +22,14 @@ impl Host for Frozen {
     fn spawn(&self, _: Task) {}
 }
 
-/// Runs one loop: its committer, and connections that all have a request at once.
-/// Returns the entities in the order they executed, commit by commit.
+/// Runs one loop: its committer, and connections that all have a request at once. Returns the entities in order of execution, commit by commit.
 async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
     let world = World::new();
     let engine = world
         .start(
             World::builder()
                 .options(Options {
-                    // Ten microseconds each: four of one entity in a turn.
+                    // A command takes ten microseconds, so one entity may run four per batch.
                     entity_turn: Duration::from_micros(40),
                     checkpoint_every: Duration::from_secs(3_600),
                     ..Options::default()

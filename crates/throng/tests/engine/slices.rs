@@ -1,4 +1,5 @@
-//! An entity that multiplies takes a bounded part of its thread and of each commit, counted in messages. All of an engine runs on the test's thread.
+//! An entity that multiplies its messages gets a bounded part of its thread and of each commit, counted in messages. The whole engine runs on the
+//! test's thread.
 
 use crate::{
     credit::{Cell, Command},
@@ -17,13 +18,13 @@ use throng::{
 use throng_testing::{HeldJournal, delegate};
 use tokio::runtime::Handle;
 
-/// Looks at the clock in a slice, where each moves it by [`STEP_MICROS`]. A message takes several.
+/// The number of clock reads in a slice. Each read advances the clock by [`STEP_MICROS`], and a message takes several reads.
 const LOOKS_PER_SLICE: u64 = 50;
 const STEP_MICROS: u64 = 10;
-/// Rounds of the thread's tasks after which nothing more comes.
+/// The number of rounds of the thread's tasks after which everything is at rest.
 const ROUNDS: u32 = 1_000;
 
-/// A host whose clock moves by a step with each look at it.
+/// A host whose clock advances by a step at each read.
 struct Stepped {
     host: TokioHost,
     micros: AtomicU64,
@@ -71,7 +72,7 @@ fn timers(engine: &Engine) -> u64 {
     engine.statistics().timers_fired
 }
 
-/// The most that is done between two turns of another task on the thread, until there is so much.
+/// Returns the most that is done between two polls of another task on the thread, until the total is reached.
 async fn most_between(engine: Engine, done: fn(&Engine) -> u64, until: u64) -> u64 {
     let (mut last, mut most) = (done(&engine), 0);
     while last < until {
@@ -83,7 +84,7 @@ async fn most_between(engine: Engine, done: fn(&Engine) -> u64, until: u64) -> u
     most
 }
 
-/// Lets each other task of the thread that is ready run once.
+/// Lets each other ready task of the thread run once.
 async fn next_round() {
     let mut is_next = false;
     std::future::poll_fn(|context| {
@@ -96,7 +97,7 @@ async fn next_round() {
     .await;
 }
 
-/// The number of messages once no more are taken.
+/// Returns the number of messages once no more are taken.
 async fn taken_at_rest(engine: &Engine) -> u64 {
     let engine = engine.clone();
     let at_rest = tokio::spawn(async move {
@@ -121,7 +122,7 @@ async fn divide(engine: &Engine) {
 async fn messages_are_delivered_in_slices() {
     let engine = start(Stepped::new(STEP_MICROS), 65_536).await;
     let most = tokio::spawn(most_between(engine.clone(), messages, 600));
-    // The counter looks first: what is done at once counts, too.
+    // The counter is read first, so that immediate work counts, too.
     next_round().await;
     divide(&engine).await;
     let most = most.await.unwrap();
@@ -132,9 +133,9 @@ async fn messages_are_delivered_in_slices() {
 async fn timers_are_fired_in_slices() {
     let engine = start(Stepped::new(STEP_MICROS), 65_536).await;
     let most = tokio::spawn(most_between(engine.clone(), timers, 600));
-    // The counter looks first: what is done at once counts, too.
+    // The counter is read first, so that immediate work counts, too.
     next_round().await;
-    // Timers of several entities are fired together.
+    // The timers of several entities fire together.
     for number in 0..20 {
         let of = engine.entity::<Cell>(format!("bad-{number}"));
         of.ask(Command::Alarm {}).await.unwrap();
@@ -147,7 +148,7 @@ async fn timers_are_fired_in_slices() {
 async fn work_from_inside_fills_little_of_a_commit() {
     let memory = MemoryJournal::new();
     let (journal, hold) = HeldJournal::new(memory.clone(), false);
-    // No commit takes long by a clock that stands still.
+    // The clock stands still, so no commit takes long.
     let engine = start_on(Stepped::new(0), 65_536, memory.clone(), Arc::new(journal)).await;
     engine.entity::<Cell>("other").ask(Command::Note).await.unwrap();
     hold.send_replace(true);

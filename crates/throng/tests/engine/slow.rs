@@ -1,4 +1,4 @@
-//! Slow commands: the time that a command waited before it ran is not its own.
+//! Slow commands: the time for which a command waited before it ran does not count.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use throng::{
 };
 use throng_testing::{delegate, fixtures::Never};
 
-/// A host whose clock goes only when it is told to.
+/// A host whose clock advances only on request.
 pub(crate) struct Stopwatch {
     pub(crate) host: TokioHost,
     pub(crate) micros: Arc<AtomicU64>,
@@ -42,7 +42,7 @@ struct Door {
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum Command {
     Open,
-    /// Says that it is at work, and goes on when it may.
+    /// Reports that it is running, and continues when allowed.
     Hold,
 }
 
@@ -111,7 +111,7 @@ async fn a_command_that_waited_for_its_shard_was_not_slow() {
     });
     tokio::task::block_in_place(|| is_held.recv().unwrap());
     let mut waits = pin!(engine.entity::<Door>("front").ask(Command::Open));
-    // The command stands in the shard's inbox now.
+    // The command is now in the shard's inbox.
     let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());
     micros.fetch_add(200_000, SeqCst);

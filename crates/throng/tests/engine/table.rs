@@ -1,4 +1,4 @@
-//! Typed rows of a read model, by their key and in a second order.
+//! Typed rows of a read model, by key and in a second order.
 
 use crate::kinds::*;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ struct Held {
     coins: u64,
 }
 
-/// The accounts that hold something, the richest first.
+/// A table of the accounts with a balance, the richest first.
 struct Rich;
 
 impl Table for Rich {
@@ -28,7 +28,7 @@ impl Table for Rich {
     }
 }
 
-/// The number of accounts.
+/// A row with the number of accounts.
 struct Count;
 
 impl Table for Count {
@@ -73,7 +73,7 @@ async fn engine(world: &World, views: &MemoryViews) -> Engine {
         .unwrap()
 }
 
-/// Page after page.
+/// Reads all rows page by page.
 async fn richest(engine: &Engine, limit: usize) -> Vec<(String, u64)> {
     let (mut all, mut after) = (Vec::new(), None::<String>);
     loop {

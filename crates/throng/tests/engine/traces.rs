@@ -1,4 +1,4 @@
-//! Traces go on over nodes.
+//! Traces that continue over nodes.
 
 use crate::kinds::{Account, Command, ask, balance, eventually};
 use crate::nodes::{Cluster, Node, ids, shards};
@@ -31,7 +31,7 @@ impl SpanSink for Recorder {
 }
 
 impl Recorder {
-    /// The children of a span, by name.
+    /// Returns the number of a span's children with this name.
     fn children(&self, of: TraceContext, name: &str) -> usize {
         let spans = self.0.lock().unwrap();
         let is_child = |span: &&Exported| span.parent == Some(of.span) && span.context.trace() == of.trace();
@@ -39,7 +39,7 @@ impl Recorder {
     }
 }
 
-/// Two nodes with a recorder of their spans; the first owns the lower half of the shards.
+/// Returns two nodes with a recorder of their spans. The first owns the lower half of the shards.
 async fn two() -> (Cluster, Arc<Recorder>, [Node; 2]) {
     let (cluster, recorder) = (Cluster::new(), Arc::new(Recorder::default()));
     let options = TraceOptions {
@@ -55,13 +55,13 @@ async fn two() -> (Cluster, Arc<Recorder>, [Node; 2]) {
     (cluster, recorder, [one, other])
 }
 
-/// An account of a shard for which this holds.
+/// Returns the id of an account in a shard that matches.
 fn account(is_meant: impl Fn(u16) -> bool) -> String {
     let shard = |id: &String| limits::shard_of(limits::hash(Account::KIND, id), 256).0;
     ids().find(|id| is_meant(shard(id))).unwrap()
 }
 
-/// Has an account pay another one, in this span.
+/// Lets an account pay another one, in this span.
 async fn pay(node: &Node, from: &str, to: &str, span: TraceContext) {
     let driver = node.engine.driver();
     let kind = node.engine.kind(Account::KIND).unwrap();
@@ -86,7 +86,7 @@ async fn commands_and_messages_are_traced_over_nodes() {
         1,
         "of the command, at the other node"
     );
-    // An older node is asked without the span.
+    // The request to an older node omits the span.
     *cluster.wires.old.lock().unwrap() = Some("other".into());
     pay(&one, &there, &here, span(2)).await;
     eventually(async || balance(&other.engine, &here).await == 12).await;

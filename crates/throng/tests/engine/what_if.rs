@@ -1,4 +1,4 @@
-//! Recorded commands are decided again with another program.
+//! Recorded commands are decided again by another program.
 
 use crate::kinds::eventually;
 use schemars::JsonSchema;
@@ -37,7 +37,7 @@ enum Happened {
 }
 impl Event for Happened {}
 
-/// Two programs with the same kind: `LATER` takes a fee, and refuses what is large. Both keep commands where `KEPT`.
+/// Two programs with the same kind. `LATER` takes a fee, and refuses large amounts. Both record commands if `KEPT`.
 #[derive(Default, Serialize, Deserialize)]
 struct Till<const KEPT: bool, const LATER: bool> {
     cents: u64,
@@ -86,7 +86,7 @@ impl<const KEPT: bool, const LATER: bool> Entity for Till<KEPT, LATER> {
 type Unkept = Till<false, false>;
 type Kept = Till<true, false>;
 
-/// Returns the journal that `T` has written after these commands to the till "one", with all that follows from them.
+/// Sends these commands to the till "one" of program `T`. Returns the journal with all their consequences.
 async fn history<T: Entity<Id = String, Command = Do>>(commands: &[Do]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
@@ -97,7 +97,7 @@ async fn history<T: Entity<Id = String, Command = Do>>(commands: &[Do]) -> Memor
         .unwrap();
     for command in commands {
         let _ = engine.entity::<T>("one").ask(command.clone()).await;
-        // The beat lands before the next command: in one commit with it, their events could not be told apart.
+        // The tick must land before the next command. In one commit their events could not be distinguished.
         if matches!(command, Do::Remind) {
             eventually(async || records(&journal).await.contains(&"timer-cleared".to_owned())).await;
         }
@@ -180,7 +180,7 @@ async fn a_kind_without_kept_commands_reports_the_unknown_share() {
         to: "two".into(),
         cents,
     };
-    // The second is refused, and records nothing.
+    // The second command is refused, and records nothing.
     let journal = history::<Unkept>(&[&COMMANDS[..], &[give(1_500), give(9_000)]].concat()).await;
     assert!(!records(&journal).await.contains(&"command".to_owned()));
     let report = what_if(Engine::builder().with::<Till<false, true>>(), &journal).await;

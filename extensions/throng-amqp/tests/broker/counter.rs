@@ -1,11 +1,11 @@
-//! Commands of a counter, as messages ask them.
+//! The commands of a counter, as messages contain them.
 
 use serde::{Deserialize, Serialize};
 use throng::model::Entity as _;
 use throng_amqp::{EntityCommand, Message, frame};
 pub(crate) use throng_testing::fixtures::{Command, Counter, Happened, Hits};
 
-/// A message's body: which counter, and what it is asked.
+/// A message's body: the counter, and its command.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) counter: String,
@@ -17,7 +17,7 @@ pub(crate) fn ask(counter: &str, command: &str) -> Vec<u8> {
     serde_json::to_vec(&Ask { counter, command }).unwrap()
 }
 
-/// Reads messages and frames of them.
+/// Reads single messages, and messages that contain several commands.
 pub(crate) fn read(message: &Message) -> Result<Vec<EntityCommand>, String> {
     frame::commands(message, |body| {
         let Ask { counter, command } = serde_json::from_slice(body).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Events become messages, none is lost.
+//! Events become messages, and none is lost.
 
 use crate::{
     counter::{Command, Counter, Happened},
@@ -27,7 +27,7 @@ impl Outbound for HitsOut {
         };
         Some(Message {
             body: format!("{} {} {by}", seen.id, seen.seq).into_bytes(),
-            // What was granted no broker takes.
+            // The routing key of a grant is too long for any broker.
             routing_key: if by > 1 { "x".repeat(300) } else { self.queue.clone() },
             ..Message::default()
         })
@@ -58,7 +58,7 @@ async fn events_are_published_despite_broker_kills_copies_share_ids() {
     hit().await;
     server.restart(Stop::Immediate).unwrap();
     hit().await;
-    // By the offset that is kept with the engine: all is confirmed.
+    // The offset stored with the engine shows that everything is confirmed.
     until("all is published", async || {
         let progress = &engine.projections()[0];
         progress.lag_commits == 0 && progress.events >= 2 * EACH

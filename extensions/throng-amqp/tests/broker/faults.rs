@@ -1,4 +1,4 @@
-//! The broker is killed under load, and a queue is long at the start: at the end every message that was confirmed counts once.
+//! The broker is killed under load, or a queue is long at the start. In the end every confirmed message counts once.
 
 use crate::{
     counter::ask,
@@ -34,7 +34,7 @@ async fn a_broker_killed_under_load_loses_and_doubles_nothing() {
             let mut sent = 0_u64;
             while !end.load(Ordering::Acquire) {
                 let message = message(&queue, &format!("{client}-{sent}"), ask(&client.to_string(), "Hit"));
-                // Whatever befell it, it is sent again under its id.
+                // After any failure the message is sent again under its id.
                 while publisher.publish(message.clone()).await.is_err() {
                     pause().await;
                 }
@@ -77,7 +77,7 @@ async fn a_queue_of_a_hundred_thousand_messages_is_worked_off() {
     work_off(100_000).await;
 }
 
-/// Has so many messages wait before anything consumes them.
+/// Publishes this many messages before anything consumes them.
 async fn work_off(waiting: u64) {
     let directory = tempfile::tempdir().unwrap();
     let (queue, engine) = (kit::name(), kit::engine_in(directory.path()).await);

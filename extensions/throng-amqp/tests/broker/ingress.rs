@@ -1,4 +1,4 @@
-//! Messages become commands, each once.
+//! Messages become commands, each exactly once.
 
 use crate::{
     counter::{self, Command, Counter, ask},
@@ -33,7 +33,7 @@ async fn every_message_takes_effect_once_and_is_acknowledged() {
         .unwrap();
     let counters = || (0..7).map(|counter: u64| counter.to_string());
     until("all are counted", async || hits(&engine, counters()).await >= 2_000).await;
-    // What was taken is acknowledged before it ends.
+    // Messages taken before the stop are acknowledged.
     ingress.stop();
     assert_eq!(depth(&look(&SERVER).await, &queue).await, 0);
     assert_eq!(hits(&engine, counters()).await, 2_000);

@@ -1,4 +1,4 @@
-//! A broker for all tests of the file that do not end it, engines, and a look into queues.
+//! A broker for all tests of the file that do not stop it, engines, and access to queues.
 
 use crate::counter::{self, Counter, Hits};
 use lapin::{
@@ -27,7 +27,7 @@ use throng_amqp::{
 };
 pub(crate) use throng_testing::eventually as until;
 
-/// Gone when the test's process is, see `servers`.
+/// Ends with the test's process, see `servers`.
 pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| {
     let options = RabbitMqOptions {
         users: [CONSUMER, MAY_CONSUME, MAY_PUBLISH]
@@ -38,18 +38,18 @@ pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| {
     RabbitMq::start(options).unwrap()
 });
 
-/// Users besides the administrator, whose passwords are their names; a test restricts the last two.
+/// Users besides the administrator, whose passwords are their names. Tests restrict the last two.
 pub(crate) const CONSUMER: &str = "consumer";
 pub(crate) const MAY_CONSUME: &str = "may-consume";
 pub(crate) const MAY_PUBLISH: &str = "may-publish";
 
-/// A name nobody has used.
+/// Returns an unused name.
 pub(crate) fn name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A number from the environment, for longer runs by hand.
+/// Returns a number from the environment, for longer manual runs.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |value| value.parse().unwrap())
 }
@@ -58,19 +58,19 @@ pub(crate) fn broker(server: &RabbitMq) -> Broker {
     server.url().parse().unwrap()
 }
 
-/// The broker's URL by another port, behind which it stands.
+/// Returns the broker's URL with another port, which leads to it.
 pub(crate) fn url_by(server: &RabbitMq, port: u16) -> String {
     server
         .url()
         .replace(&format!(":{}", server.port()), &format!(":{port}"))
 }
 
-/// A durable queue.
+/// Returns a topology of one durable queue.
 pub(crate) fn queue(name: &str) -> Topology {
     Topology::durable([name])
 }
 
-/// Publishes to a durable queue.
+/// Returns a publisher to a durable queue.
 pub(crate) fn publisher(server: &RabbitMq, name: &str) -> Publisher {
     Publisher::start(PublisherOptions {
         name: name.into(),
@@ -80,7 +80,7 @@ pub(crate) fn publisher(server: &RabbitMq, name: &str) -> Publisher {
     .unwrap()
 }
 
-/// A message to a queue, under an id.
+/// Returns a message to a queue, with an id.
 pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
     Message {
         body,
@@ -90,7 +90,7 @@ pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
     }
 }
 
-/// Consumes a durable queue; messages that counters do not take go to the dead letters `{queue}-dead`.
+/// Returns options to consume a durable queue. Messages that counters refuse go to the dead letters `{queue}-dead`.
 pub(crate) fn ingress_options(broker: Broker, name: &str) -> QueueOptions {
     let dead = format!("{name}-dead");
     QueueOptions {
@@ -112,7 +112,7 @@ pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress
 
 fn options() -> Options {
     Options {
-        // So that checkpoints happen in the middle of everything.
+        // Frequent enough to happen between all other steps.
         checkpoint_every: Duration::from_millis(200),
         ..Options::default()
     }
@@ -125,27 +125,27 @@ pub(crate) fn builder() -> throng::Builder {
         .options(options())
 }
 
-/// The status of an engine's check, and its reason.
+/// Returns the status and the reason of an engine's check.
 pub(crate) fn check(engine: &Engine, name: &str) -> (Status, String) {
     let checks = engine.checks().checks();
     let found = checks.into_iter().find(|check| check.name == name).unwrap();
     (found.status, found.reason.to_string())
 }
 
-/// An engine in memory.
+/// Starts an engine in memory.
 pub(crate) async fn engine() -> Engine {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     builder().start(journal, store).await.unwrap()
 }
 
-/// An engine on a directory.
+/// Starts an engine on a directory.
 pub(crate) async fn engine_in(directory: &Path) -> Engine {
     let (log, store) = throng_log::open_embedded(directory, throng_log::Options::default()).unwrap();
     builder().start_shared(log, store).await.unwrap()
 }
 
-/// Hits of these counters together.
+/// Returns the sum of these counters' hits.
 pub(crate) async fn hits(engine: &Engine, counters: impl Iterator<Item = String>) -> u64 {
     let mut sum = 0;
     for counter in counters {
@@ -159,7 +159,7 @@ pub(crate) async fn hits_of(engine: &Engine, counter: &str) -> u64 {
     hits(engine, [counter.to_owned()].into_iter()).await
 }
 
-/// A look at a broker, as an operator's. On one channel: to open another one for each question takes the broker longer than to answer it.
+/// An operator's connection to a broker. It uses one channel, because opening a channel takes the broker longer than an answer.
 pub(crate) struct Look {
     pub(crate) channel: Channel,
     _connection: Connection,
@@ -169,7 +169,7 @@ pub(crate) async fn look(server: &RabbitMq) -> Look {
     look_at(&server.url()).await
 }
 
-/// A look by another way.
+/// Opens such a connection to another URL.
 pub(crate) async fn look_at(url: &str) -> Look {
     let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     Look {
@@ -178,7 +178,7 @@ pub(crate) async fn look_at(url: &str) -> Look {
     }
 }
 
-/// Messages that wait in a queue for a consumer.
+/// Returns the number of messages that wait in a queue.
 pub(crate) async fn depth(look: &Look, queue: &str) -> u32 {
     let options = QueueDeclareOptions {
         passive: true,
@@ -191,13 +191,13 @@ pub(crate) async fn depth(look: &Look, queue: &str) -> u32 {
     declared.unwrap().message_count()
 }
 
-/// Takes a message out of a queue.
+/// Takes a message from a queue.
 pub(crate) async fn get(look: &Look, queue: &str) -> Option<BasicGetMessage> {
     let options = BasicGetOptions { no_ack: true };
     look.channel.basic_get(queue.into(), options).await.unwrap()
 }
 
-/// A text among a message's headers.
+/// Returns a text from a message's headers.
 pub(crate) fn header(message: &BasicGetMessage, name: &str) -> Option<String> {
     let headers = message.properties.headers().as_ref()?;
     let value = headers.inner().get(name)?.as_long_string()?;

@@ -1,4 +1,4 @@
-//! Ingress, egress and publisher on real brokers, also on such that are killed.
+//! Ingress, egress and publisher on real brokers, some of which are killed.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod counter;

@@ -1,4 +1,4 @@
-//! Users who may do little, and users who may do nothing.
+//! Users with few permissions, or none.
 
 use crate::{
     counter::{self, ask},
@@ -7,7 +7,7 @@ use crate::{
 use throng::services::health::Status;
 use throng_amqp::{Broker, Error, Exchange, Publisher, PublisherOptions, Queue, QueueOptions, Routing, Topology};
 
-/// An exchange, the queue of the same name bound to it, and its dead letters.
+/// Returns an exchange, the queue of the same name bound to it, and its dead letters.
 fn topology(name: &str) -> Topology {
     Topology {
         exchanges: vec![Exchange {
@@ -37,7 +37,7 @@ fn publisher(broker: Broker, name: &str) -> Result<Publisher, Error> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_with_least_rights_are_served() {
     let (name, engine) = (kit::name(), kit::engine().await);
-    // An administrator has declared it all.
+    // An administrator has declared everything.
     drop(publisher(broker(&SERVER), &name).unwrap());
     let nothing = "^$";
     let restrict = |user: &str, write: &str, read: &str| {

@@ -1,4 +1,4 @@
-//! Messages that would stop their queue, and dead letters that cannot be kept.
+//! Messages that would block their queue, and dead letters that cannot be stored.
 
 use crate::{
     counter::{self, ask},
@@ -23,7 +23,7 @@ async fn publish(look: &Look, queue: &str, properties: BasicProperties, body: &[
     until("it is there", async || depth(look, queue).await > 0).await;
 }
 
-/// Consumes as another user than the one who has published.
+/// Consumes as another user than the publisher.
 fn consume(engine: &Engine, queue: &str) -> Ingress {
     let broker = SERVER.url_of(CONSUMER, CONSUMER).parse().unwrap();
     kit::start(engine, kit::ingress_options(broker, queue), counter::read).unwrap()
@@ -61,7 +61,7 @@ async fn headers_that_fill_a_frame_do_not_stop_the_queue() {
     const FRAME: usize = 128 << 10;
     let (queue, engine) = (kit::name(), kit::engine().await);
     let (publisher, connection) = (kit::publisher(&SERVER, &queue), look(&SERVER).await);
-    // Room for a short reason, and for none.
+    // There is room for a short reason, or for none.
     for (id, room) in [("short", 400), ("none", 80)] {
         let mut headers = FieldTable::default();
         headers.insert("long".into(), AMQPValue::LongString("x".repeat(FRAME - room).into()));
@@ -89,7 +89,7 @@ async fn headers_that_fill_a_frame_do_not_stop_the_queue() {
     engine.stop().await;
 }
 
-/// Makes `NOT-UTF8` what it says.
+/// Replaces `NOT-UTF8` by bytes that are not UTF-8.
 fn garble(frame: &mut [u8]) -> Passage {
     const MARK: &[u8] = b"NOT-UTF8";
     while let Some(at) = frame.windows(MARK.len()).position(|part| part == MARK) {
@@ -139,7 +139,7 @@ async fn dead_letters_that_cannot_be_kept_hold_up_no_message() {
     let (queue, engine) = (kit::name(), kit::engine().await);
     let (publisher, connection) = (kit::publisher(&SERVER, &queue), look(&SERVER).await);
     let dead = format!("{queue}-dead");
-    // An exchange to which no queue is bound.
+    // No queue is bound to this exchange.
     let options = ExchangeDeclareOptions::default();
     let declared = connection.channel.exchange_declare(
         dead.clone().into(),
@@ -159,13 +159,13 @@ async fn dead_letters_that_cannot_be_kept_hold_up_no_message() {
     let options = QueueOptions {
         topology: kit::queue(&queue),
         dead_letters: Some(dead.clone()),
-        // More dead letters than may be out.
+        // There are more dead letters than may be in flight.
         prefetch: 16..=16,
         ..QueueOptions::new(broker(&SERVER), &*queue)
     };
     let ingress = kit::start(&engine, options, counter::read).unwrap();
     until("the others are counted", async || hits_of(&engine, "a").await == 200).await;
-    // It declares the queue of this name.
+    // Creating the publisher declares the queue.
     let _publisher = kit::publisher(&SERVER, &dead);
     let options = QueueBindOptions::default();
     let bound = connection.channel.queue_bind(
@@ -209,7 +209,7 @@ async fn broker_short_of_memory_keeps_queue_with_dead_letter_going() {
     engine.stop().await;
 }
 
-/// Ends the connection of whoever is sent `KILL`.
+/// Cuts the connection at a frame that contains `KILL`.
 fn kill(frame: &mut [u8]) -> Passage {
     match frame.windows(4).any(|part| part == b"KILL") {
         true => Passage::Cut,
@@ -258,7 +258,7 @@ async fn delivery_that_kills_the_session_is_isolated_and_reported() {
         if taken.data == b"KILL" {
             return true;
         }
-        // The consumer has the first one just now, and the next came out.
+        // The consumer holds the first message at this moment, and the next one was taken out.
         let id = taken.properties.message_id().as_ref().map_or("", |id| id.as_str());
         let again = message(&queue, id, taken.data.clone());
         publisher.publish(again).await.unwrap();

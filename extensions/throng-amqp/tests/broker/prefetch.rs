@@ -31,7 +31,7 @@ async fn prefetch_is_bounded_by_the_bytes_of_messages() {
         metrics,
         ..kit::ingress_options(broker(&SERVER), &queue)
     };
-    // The second message is held until the test has looked.
+    // The second message is held until the test has checked.
     let (count, (release, held)) = (AtomicUsize::new(0), mpsc::channel::<()>());
     let held = Mutex::new(held);
     let read = move |message: &Message| {
@@ -45,7 +45,7 @@ async fn prefetch_is_bounded_by_the_bytes_of_messages() {
         ..IngressOptions::default()
     };
     let ingress = Ingress::start(&engine, QueueSource::new(options), limits, read).unwrap();
-    // A test that fails lets the consumer end.
+    // If the test fails, this lets the consumer end.
     let release = release;
     let prefetch = format!("amqp_prefetch{{queue=\"{queue}\"}} 8\n");
     until("the prefetch follows from the first message", async || {

@@ -1,4 +1,4 @@
-//! A consumer's process is killed, also between a commit and its acknowledgement.
+//! A consumer's process is killed, even between a commit and its acknowledgement.
 
 use crate::{
     counter::{Command as Hit, Counter, ask},
@@ -19,7 +19,7 @@ const BROKER: &str = "THRONG_TEST_BROKER";
 const QUEUE: &str = "THRONG_TEST_QUEUE";
 const DIRECTORY: &str = "THRONG_TEST_DIRECTORY";
 
-/// Runs in a process of its own, see below.
+/// Runs in a separate process, see below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the process that the test below kills"]
 async fn a_process_that_consumes() {
@@ -50,7 +50,7 @@ fn process(test: &str, broker: &str, queue: &str, directory: &Path) -> Child {
         .unwrap()
 }
 
-/// Publishes so many messages, each of which hits one of the counters.
+/// Publishes this many messages, each of which hits one of the counters.
 async fn publish_hits(queue: &str, count: u64) {
     let publisher = kit::publisher(&SERVER, queue);
     let mut published = JoinSet::new();
@@ -77,7 +77,7 @@ async fn a_consumer_killed_between_commit_and_ack_counts_once() {
     let (proxy, connection) = (Proxy::start(SERVER.port()), look(&SERVER).await);
     let broker = kit::url_by(&SERVER, proxy.port());
     let mut child = consumer(&broker, &queue, directory.path());
-    // It acknowledges what is durable; the broker never hears of it.
+    // The process acknowledges durable messages, but the broker never receives that.
     until("it acknowledges", async || proxy.swallowed() > 0).await;
     child.kill().unwrap();
     child.wait().unwrap();
@@ -109,7 +109,7 @@ async fn a_consumer_killed_at_work_loses_and_doubles_nothing() {
     for _ in 0..kills {
         let before = depth(&connection, &queue).await;
         let mut child = consumer(&SERVER.url(), &queue, directory.path());
-        // In the midst of it: much is in flight, of which a part is in commits and not acknowledged.
+        // Kills in the middle: much is in flight, and a part of it is committed but not acknowledged.
         until("it consumes", async || {
             depth(&connection, &queue).await + each / 2 < before
         })
@@ -128,7 +128,7 @@ async fn a_consumer_killed_at_work_loses_and_doubles_nothing() {
     engine.stop().await;
 }
 
-/// An engine on a directory, its read models, too, that publishes hits to a queue.
+/// Starts an engine that publishes hits to a queue, with its journal and read models in a directory.
 async fn publishing_engine(broker: Broker, queue: &str, directory: &Path) -> Engine {
     let (log, store) = throng_log::open_embedded(directory, throng_log::Options::default()).unwrap();
     let views = throng_log::EmbeddedViews::open(log.clone()).unwrap();
@@ -149,7 +149,7 @@ async fn published(engine: &Engine) {
     .await;
 }
 
-/// Runs in a process of its own, see below.
+/// Runs in a separate process, see below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the process that the test below kills"]
 async fn a_process_that_publishes() {

@@ -1,4 +1,4 @@
-//! A proxy between a client and its broker that passes frames on, changed or not.
+//! A proxy between a client and its broker that forwards frames, changed or unchanged.
 
 use std::{
     io::{self, Read, Write},
@@ -10,30 +10,30 @@ use std::{
     thread,
 };
 
-/// Class and method of `basic.ack` in a method frame.
+/// The class and method of `basic.ack` in a method frame.
 const ACK: [u8; 4] = [0, 60, 0, 80];
 const METHOD: u8 = 1;
-/// Type, channel and length of a frame; behind its payload stands one byte more.
+/// The bytes of a frame's type, channel and length. One more byte follows the payload.
 const HEAD: usize = 7;
 
 /// The fate of a frame.
 pub(crate) enum Passage {
     Passed,
     Swallowed,
-    /// The frame ends the connection.
+    /// The frame cuts the connection.
     Cut,
 }
 
 type Filter = fn(&mut [u8]) -> Passage;
 
-/// Passes frames on between whoever connects to it and the broker. Its threads end with the connections.
+/// Forwards frames between its clients and the broker. Its threads end with the connections.
 pub(crate) struct Proxy {
     address: SocketAddr,
     swallowed: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    /// Starts before the broker at this port; the broker's acknowledgements stay with it.
+    /// Starts a proxy for the broker at this port. It swallows the broker's acknowledgements.
     pub(crate) fn start(broker: u16) -> Self {
         let is_ack = |frame: &mut [u8]| match frame[0] == METHOD && frame[HEAD..].starts_with(&ACK) {
             true => Passage::Swallowed,
@@ -42,7 +42,7 @@ impl Proxy {
         Self::filtering(broker, is_ack, |_| Passage::Passed)
     }
 
-    /// Starts before the broker at this port; the filters see the client's frames, and the broker's.
+    /// Starts a proxy for the broker at this port. The filters get the client's frames, and the broker's.
     pub(crate) fn filtering(broker: u16, of_client: Filter, of_broker: Filter) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, swallowed) = (listener.local_addr().unwrap(), Arc::default());
@@ -52,7 +52,7 @@ impl Proxy {
                 let Ok(client) = client else { return };
                 let broker = TcpStream::connect(("127.0.0.1", broker)).unwrap();
                 let (from, to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
-                // A connection that ends is the end of its two threads.
+                // The two threads of a connection end with it.
                 let counter = Arc::clone(&count);
                 thread::spawn(move || pass(from, to, of_broker, &counter, 0));
                 let count = Arc::clone(&count);
@@ -66,16 +66,16 @@ impl Proxy {
         self.address.port()
     }
 
-    /// The number of frames it has kept to itself.
+    /// Returns the number of swallowed frames.
     pub(crate) fn swallowed(&self) -> u64 {
         self.swallowed.load(Ordering::Acquire)
     }
 }
 
-/// The greeting, so many bytes, is no frame.
+/// Forwards bytes. The first `greeting` bytes are not a frame.
 fn pass(from: TcpStream, to: TcpStream, filter: Filter, swallowed: &AtomicU64, greeting: usize) {
     let _ = pass_frames(&from, &to, filter, swallowed, greeting);
-    // Both ends: neither is of use without the other.
+    // Closes both ends, because one alone is useless.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }

@@ -1,4 +1,4 @@
-//! Confirms, and brokers that are down.
+//! Confirms, and unavailable brokers.
 
 use crate::{
     counter::ask,
@@ -59,7 +59,7 @@ async fn publisher_takes_messages_as_soon_as_the_broker_is_back() {
         matches!(publish("refused").await, Err(PublishError::Unavailable { .. }))
     })
     .await;
-    // As if confirms had failed before the connection did.
+    // Simulates that confirms failed before the connection did.
     breaker.enter().into_iter().for_each(throng_breaker::Call::failed);
     assert_eq!(breaker.state(), CircuitState::Open);
     server.resume().unwrap();
@@ -85,7 +85,7 @@ async fn message_longer_than_a_frame_is_refused_and_harms_no_other() {
     assert_eq!(taken, Ok(()));
 }
 
-/// A breaker that one failure opens for good.
+/// Returns a breaker that the first failure opens for good.
 fn wary() -> Breaker {
     let settings = Settings {
         calls_min: 1,
@@ -131,7 +131,7 @@ async fn blocked_publisher_refuses_at_once_and_goes_on_after() {
     let publish = async |id: &str| publisher.publish(message(&queue, id, ask("a", "Hit"))).await;
     until("it is connected", async || publish("first").await.is_ok()).await;
     server.control(&["set_vm_memory_high_watermark", "0.0001"]).unwrap();
-    // The broker says so to whoever publishes, and has not taken that message yet.
+    // The broker reports its alarm only to publishing connections, and does not take this message yet.
     let under_way = publish("under way").await;
     assert!(matches!(under_way, Err(PublishError::Unknown(_))), "{under_way:?}");
     until("it is told", async || !publisher.is_connected()).await;

@@ -1,4 +1,4 @@
-//! Dead letters go back to their queues, and none is lost.
+//! Dead letters return to their queues, and none is lost.
 
 use crate::{
     counter::Counter,
@@ -20,7 +20,7 @@ use throng_amqp::{
     Routing, Topology, resend,
 };
 
-/// A direct exchange and the queue of the same name, with keys that name counters; and dead letters.
+/// Returns a direct exchange and the queue of the same name, with the counters' names as keys, and dead letters.
 fn topology(queue: &str) -> Topology {
     let mut topology = kit::queue(queue);
     topology.exchanges.push(Exchange {
@@ -46,7 +46,7 @@ fn publisher(queue: &str) -> Publisher {
     Publisher::start(options).unwrap()
 }
 
-/// Hits the counter that the routing key names, once it may; `never` cannot be read.
+/// Hits the counter named by the routing key, once `may` is set. The key `never` is unreadable.
 fn consume(engine: &Engine, queue: &str, may: &Arc<AtomicBool>) -> Ingress {
     let options = QueueOptions {
         topology: topology(queue),
@@ -189,7 +189,7 @@ async fn dead_letter_without_a_queue_to_go_to_stays() {
     engine.stop().await;
 }
 
-/// Ends the connection of whoever publishes.
+/// Cuts the connection of a publisher.
 fn cut_publish(frame: &mut [u8]) -> Passage {
     const METHOD: u8 = 1;
     const PUBLISH: [u8; 4] = [0, 60, 0, 40];
@@ -219,7 +219,7 @@ async fn dead_letter_is_acknowledged_only_once_it_is_sent() {
     let error = resend(&by(&cutting)).await.unwrap_err().to_string();
     assert!(error.contains("sending dead letters again"), "{error}");
     is_dead().await;
-    // It arrives, and the broker does not hear that the letter is done with.
+    // The letter arrives, but the broker does not get its acknowledgement.
     let swallowing = Proxy::start(SERVER.port());
     assert_eq!(sent_again(by(&swallowing)).await.0, 1);
     until("it is counted", async || hits_of(&engine, "a").await == 1).await;

@@ -1,4 +1,4 @@
-//! A queue's single active consumer takes messages, and another stands by.
+//! A single active consumer takes the queue's messages, while another stands by.
 
 use crate::{
     counter::{self, ask},

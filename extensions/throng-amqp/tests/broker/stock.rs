@@ -1,4 +1,4 @@
-//! The program of the book.
+//! The program in the book.
 
 #[allow(dead_code, reason = "its main is not called here")]
 #[path = "../../examples/stock.rs"]
@@ -9,7 +9,7 @@ use lapin::{BasicProperties, options::BasicPublishOptions, types::FieldTable};
 use servers::{RabbitMq, RabbitMqOptions};
 use std::fs;
 
-/// The part of the program that the book shows: all but the entity.
+/// Returns the part of the program that the book shows: everything except the entity.
 fn shown(text: &str) -> &str {
     &text[text.find("use serde_json::json;").unwrap()..]
 }
@@ -46,7 +46,7 @@ async fn program_of_the_book_takes_orders_and_ships_once() {
     let (engine, ingress) = program::start(&server.url(), directory.path()).await.unwrap();
     let connection = look(&server).await;
     order(&connection, "1", "Receive", 5).await;
-    // Sent twice, and then more than there is.
+    // Sent twice; then more than there is in stock.
     for (id, pieces) in [("2", 3), ("2", 3), ("3", 9)] {
         order(&connection, id, "Take", pieces).await;
     }
@@ -67,7 +67,7 @@ async fn program_of_the_book_takes_orders_and_ships_once() {
     let refused = get(&connection, "orders-dead").await.unwrap();
     let reason = header(&refused, "x-throng-reason").unwrap();
     assert_eq!(reason, "there are only 2 pieces");
-    // Started anew, it ships the next order, and none again before it.
+    // After a restart it ships the next order, and does not repeat earlier ones.
     let (engine, ingress) = program::start(&server.url(), directory.path()).await.unwrap();
     order(&connection, "4", "Take", 1).await;
     until("something is shipped", async || {

@@ -1,4 +1,4 @@
-//! Under TLS, to a broker whose certificate is trusted and to no other.
+//! TLS connects only to a broker with a trusted certificate.
 
 use crate::kit;
 use servers::{RabbitMq, RabbitMqOptions};

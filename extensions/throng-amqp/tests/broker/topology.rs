@@ -1,4 +1,4 @@
-//! Exchanges and queues are declared, or checked.
+//! Declaring and checking exchanges and queues.
 
 use crate::{
     counter,

@@ -1,4 +1,4 @@
-//! Traces go through the broker and the engine.
+//! Traces pass through the broker and the engine.
 
 use crate::{
     counter::ask,
@@ -15,7 +15,7 @@ use throng::{
 };
 use throng_amqp::{Egress, ExchangeTarget, Message};
 
-/// Keeps names, contexts and parents of spans.
+/// Records the names, contexts and parents of spans.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<(String, TraceContext, Option<u64>)>>);
 

@@ -1,4 +1,4 @@
-//! The example over files, in a process that is killed.
+//! The example with files, in a process that is killed.
 
 #[allow(dead_code, reason = "its main is not called here")]
 #[path = "../../examples/lines/main.rs"]
@@ -26,7 +26,7 @@ async fn start(directory: &Path) -> (throng::Engine, throng_connectors::Ingress)
     lines::start(&input, &output, &journal).await.unwrap()
 }
 
-/// Runs in a process of its own, see below.
+/// Runs in a separate process, see below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the process that the test below kills"]
 async fn process_that_takes_lines() {
@@ -45,7 +45,7 @@ fn process(directory: &Path) -> Child {
         .unwrap()
 }
 
-/// Lines of whole batches, and how many batches there are.
+/// Returns the lines of complete batches, and the number of batches.
 fn written(output: &Path) -> (Vec<String>, usize) {
     let text = fs::read_to_string(output).unwrap_or_default();
     let (whole, _torn) = text.rsplit_once("# ").unwrap_or_default();
@@ -76,7 +76,7 @@ fn lines_count_once_in_a_process_that_is_killed() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // A line that no counter takes, and a batch that a crash has torn within a character.
+    // A line that no counter accepts, and a batch that a crash has cut within a character.
     lines.write_all(b"\n").unwrap();
     let mut torn = fs::OpenOptions::new().append(true).open(&output).unwrap();
     torn.write_all(b"1.1.0 a whole line\n1.1.1 \xc3").unwrap();
@@ -103,7 +103,7 @@ fn lines_count_once_in_a_process_that_is_killed() {
     assert_eq!(hits, [sent / COUNTERS; COUNTERS as usize]);
     let dead = fs::read_to_string(input.with_extension("dead")).unwrap();
     assert!(dead.contains("id is empty"), "{dead}");
-    // Without their ids, since counters are written in the order of their commits.
+    // Compared without ids, because counters are written in the order of their commits.
     let (lines, _) = written(&output);
     let mut lines: Vec<&str> = lines.iter().filter_map(|line| Some(line.split_once(' ')?.1)).collect();
     lines.sort_unstable();

@@ -1,4 +1,4 @@
-//! Messages and events take effect once, whatever ends in between.
+//! Messages and events take effect once, whatever stops in between.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod kills;

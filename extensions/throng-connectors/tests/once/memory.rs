@@ -1,4 +1,4 @@
-//! A source and a target in memory, which lose what they are told.
+//! A source and a target in memory, which forget what they were told.
 
 use std::{
     io,
@@ -31,12 +31,12 @@ struct State {
     dead: Vec<String>,
     losses: u32,
     given: usize,
-    /// The source does not come back from settling.
+    /// Settling at the source never returns.
     hangs: bool,
     is_hanging: bool,
 }
 
-/// Numbered messages. It is lost when it is told for the first times that some are settled.
+/// A source of numbered messages. Its connection is lost at the first settlements.
 struct Numbers {
     shelf: Shelf,
     next: usize,
@@ -155,7 +155,7 @@ async fn messages_behind_an_unsettled_one_stay_unsettled_at_the_end() {
         .start(Box::new(journal) as Box<dyn Journal>, store)
         .await
         .unwrap();
-    // Message 50 is dead at once, and those behind it wait for their commit.
+    // Message 50 is dead at once, and the later ones wait for their commit.
     shelf.0.lock().unwrap().settled = 50;
     let source = Numbers {
         shelf: shelf.clone(),
@@ -177,7 +177,7 @@ async fn messages_behind_an_unsettled_one_stay_unsettled_at_the_end() {
     engine.stop().await;
 }
 
-/// Lines in memory with their position. An answer is lost; once all lines are.
+/// A target of lines in memory, with their position. An answer is lost once, and all lines are lost once.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<LinesState>>);
 
@@ -232,7 +232,7 @@ impl Outbound for Numbered {
     type Item = u64;
 
     fn map(&self, seen: &DurableEvent<Counter>) -> Option<u64> {
-        // Every third is nobody's business.
+        // Every third event is not forwarded.
         (!seen.seq.is_multiple_of(3)).then_some(seen.seq)
     }
 }

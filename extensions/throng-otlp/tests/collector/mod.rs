@@ -1,4 +1,4 @@
-//! A private HTTP server that decodes what it is sent, as a collector does.
+//! A private HTTP server that decodes requests, as a collector does.
 
 use opentelemetry_proto::tonic::{
     common::v1::{KeyValue, any_value::Value},
@@ -12,10 +12,10 @@ use std::{
     thread,
 };
 
-/// A span, as it came.
+/// A received span.
 pub(crate) type Received = Span;
 
-/// The server. Its thread ends with the test's process.
+/// A collector. Its thread ends with the test's process.
 #[derive(Clone)]
 pub(crate) struct Collector {
     address: SocketAddr,
@@ -23,7 +23,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts one that answers each request with this status.
+    /// Starts a collector that answers each request with this status.
     pub(crate) fn start(status: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let collector = Self {
@@ -59,7 +59,7 @@ impl Collector {
     }
 }
 
-/// Reads a request and answers it. The spans are there before the answer is.
+/// Reads a request and answers it. The spans are stored before the answer.
 fn take(stream: TcpStream, status: &str, keep: impl FnOnce(TracesData)) {
     let mut reader = BufReader::new(stream);
     let mut head = Vec::new();
@@ -81,11 +81,11 @@ fn take(stream: TcpStream, status: &str, keep: impl FnOnce(TracesData)) {
     reader.read_exact(&mut body).unwrap();
     keep(TracesData::decode(&*body).unwrap());
     let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    // An exporter that has gone away wants no answer.
+    // The exporter may be gone.
     let _ = reader.get_mut().write_all(answer.as_bytes());
 }
 
-/// The text of an attribute; empty if the span has none of this name.
+/// Returns the text of an attribute, empty if the span lacks it.
 pub(crate) fn attribute(span: &Span, key: &str) -> String {
     text(&span.attributes, key)
 }

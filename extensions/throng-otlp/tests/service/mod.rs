@@ -56,7 +56,7 @@ impl Entity for Relay {
     fn evolve(&mut self, _: &RelayEvent) {}
 }
 
-/// A provider that answers with the context it is told.
+/// A provider that answers with the context it receives.
 pub(crate) struct Echo;
 
 impl Outside for Echo {
@@ -79,7 +79,7 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
-/// Asks for calls, and keeps what the provider was told.
+/// Makes calls, and keeps the context that the provider received.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Asker {
     told: Option<String>,
@@ -133,7 +133,7 @@ impl OnCallOutcome<Echo> for Asker {
     }
 }
 
-/// Asks for what an asker's provider was told.
+/// The query for the context that an asker's provider received.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 struct Told {}
 
@@ -146,7 +146,7 @@ impl Query<Asker> for Told {
     }
 }
 
-/// Routes of the service's own.
+/// Returns the service's own routes.
 fn routes() -> axum::Router<Engine> {
     let hit = async |State(engine): State<Engine>, Path(id): Path<String>, span: Option<Extension<TraceContext>>| {
         let counter = engine.entity::<Counter>(id).traced(span.map(|Extension(span)| span));
@@ -179,7 +179,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts one that is traced, and its collector.
+    /// Starts a traced service, and its collector.
     pub(crate) fn traced(options: TraceOptions) -> (Collector, Self) {
         let collector = Collector::start("200 OK");
         let exporter = Arc::new(Exporter::start(&collector.url(), "test").unwrap());
@@ -239,7 +239,7 @@ impl Service {
         assert_eq!(response.status, status, "{response:?}");
     }
 
-    /// The context that an asker's provider was told, once it was.
+    /// Waits for the context that an asker's provider received, and returns it.
     pub(crate) fn told(&self, asker: &str) -> String {
         let mut told = None;
         throng_testing::until("the provider's answer", || {
@@ -283,14 +283,14 @@ impl Service {
         }
     }
 
-    /// The spans that have come by now.
+    /// Returns the spans received by now.
     pub(crate) fn spans(&self, collector: &Collector) -> Vec<Received> {
-        // A gateway exports a request's span before its answer, and the loop that of its batch soon after.
+        // A gateway exports a request's span before its answer, and the loop exports its batch's span soon after.
         assert!(self.exporter.flush(PATIENCE));
         collector.spans()
     }
 
-    /// The spans that have come, once one of this name has.
+    /// Waits for a span of this name. Returns all spans received by then.
     pub(crate) fn spans_with(&self, collector: &Collector, name: &str) -> Vec<Received> {
         throng_testing::until(name, || self.spans(collector).iter().any(|span| span.name == name));
         self.spans(collector)

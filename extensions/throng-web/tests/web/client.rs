@@ -1,4 +1,4 @@
-//! The client: what it sends, and what it says when no answer comes.
+//! The client: its requests, and its errors when no answer arrives.
 
 use super::provider::{Provider, answer};
 use std::{net::TcpListener, sync::Arc, time::Duration};
@@ -21,12 +21,12 @@ pub(crate) fn attempt() -> Attempt {
     }
 }
 
-/// A client of this machine.
+/// Returns a client for servers on this machine.
 fn client() -> HttpClient {
     HttpClient::to_public_hosts().allow_private()
 }
 
-/// Makes one attempt, and returns the status and the body of its answer.
+/// Makes one attempt. Returns the status and the body of its answer.
 async fn call(client: &HttpClient, url: &str) -> Result<(u16, String), CallError<()>> {
     let request = post_json(url, &"hello")?;
     let read = |status: throng_web::http::StatusCode, headers: &_, body: &[u8]| match status.as_u16() {
@@ -77,7 +77,7 @@ fn call_without_connection_is_not_sent() {
         assert!(is_not_sent(&called, "no..such"), "{called:?}");
         let called = call(&client(), "no url").await;
         assert!(is_not_sent(&called, "URL"), "{called:?}");
-        // Its server does not speak TLS.
+        // The server does not speak TLS.
         let quick = client().connect_timeout(Duration::from_millis(200));
         let called = call(&quick, &provider.url().replace("http:", "https:")).await;
         assert!(is_not_sent(&called, "127.0.0.1"), "{called:?}");

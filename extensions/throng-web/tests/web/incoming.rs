@@ -1,4 +1,4 @@
-//! Webhooks in: those that are taken, once and after their commit, and those that are not.
+//! Incoming webhooks: those accepted, once and after their commit, and those refused.
 
 use super::{
     outgoing::secret,
@@ -27,7 +27,7 @@ use throng_testing::{
 };
 use throng_web::{HttpClient, Received, Receiver, Webhooks};
 
-/// Hits the counter of the webhook's name. `refused` names one that refuses.
+/// Hits the counter that the webhook names. `refused` names one that refuses.
 async fn hit(engine: Engine, webhook: Received) -> Result<(), Problem> {
     let name: String = webhook.json()?;
     let command = if name == "refused" {
@@ -89,7 +89,7 @@ impl Counters {
         self.engine.now().micros / 1_000_000
     }
 
-    /// The header fields of a webhook that was signed now under this secret.
+    /// Returns the header fields of a webhook signed now with this secret.
     fn fields(&self, byte: char, id: &str, body: &str) -> String {
         signed(byte, id, self.seconds(), body)
     }
@@ -141,7 +141,7 @@ fn webhook_is_answered_after_its_commit() {
     let mut client = Client::over(stream.try_clone().unwrap());
     client.send("POST", "/in", &fields, "\"one\"").unwrap();
     until("it was executed", || counters.engine.health().entities == 1);
-    // The one loop would have sent an answer before this one.
+    // The only loop would have sent an earlier answer before this one.
     let alive = Client::connect(counters.running.address()).unwrap().get("/health/live");
     assert_eq!(alive.unwrap().status, 200);
     stream.set_nonblocking(true).unwrap();
@@ -239,7 +239,7 @@ fn client_cannot_take_the_key_of_a_webhook() {
     counters.running.stop_blocking();
 }
 
-/// The real world, where the time of day is set.
+/// The real environment, with a settable time of day.
 struct Settable {
     host: TokioHost,
     ahead_hours: AtomicI64,

@@ -1,4 +1,4 @@
-//! A client, webhooks out and webhooks in, over sockets.
+//! The client, outgoing and incoming webhooks, over sockets.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,7 +10,7 @@ mod provider;
 #[path = "../../examples/webhooks.rs"]
 mod shop;
 
-/// The page shows what is compiled.
+/// The page shows the code that is compiled.
 #[test]
 fn page_shows_the_example() {
     let (page, example) = (

@@ -1,4 +1,4 @@
-//! Webhooks out: what a receiver sees, and what its answers come to.
+//! Outgoing webhooks: the requests that a receiver gets, and the effects of its answers.
 
 use super::{
     client::attempt,

@@ -1,4 +1,4 @@
-//! A server whose answers are written byte by byte.
+//! A server whose answers are prescribed byte by byte.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-/// Answers the requests to it one after the other, with the last answer again and again.
+/// Answers its requests one after another, and repeats the last answer.
 pub(crate) struct Provider {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
@@ -18,18 +18,18 @@ pub(crate) struct Provider {
     open: Arc<AtomicUsize>,
 }
 
-/// A whole answer.
+/// Returns a complete answer.
 pub(crate) fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 impl Provider {
-    /// Answers with these bytes. After those that begin with `!` the connection is closed, and after `…` it hangs.
+    /// Answers with these bytes. After an answer that begins with `!` the connection is closed, and after `…` it hangs.
     pub(crate) fn start(answers: &[String]) -> Self {
         Self::over(answers, Box::new)
     }
 
-    /// The same behind a wrapper of each connection, TLS say.
+    /// Does the same over a wrapped connection, for example TLS.
     pub(crate) fn over<S: Read + Write + 'static>(
         answers: &[String],
         wrap: impl Fn(std::net::TcpStream) -> S + Send + Sync + 'static,
@@ -63,7 +63,7 @@ impl Provider {
         format!("http://{}/hook", self.address)
     }
 
-    /// The requests that came, head and body.
+    /// Returns the received requests, with head and body.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
@@ -72,7 +72,7 @@ impl Provider {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// The connections that stand.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -87,7 +87,7 @@ fn serve(stream: impl Read + Write, answers: &[String], seen: &Mutex<Vec<String>
             &answers[seen.len().min(answers.len()) - 1]
         };
         if answer == "…" {
-            // Until the client gives up.
+            // Waits until the client gives up.
             let _ = stream.read(&mut [0]);
             return;
         }

@@ -1,4 +1,4 @@
-//! The statements of directory and journal, each of which is atomic: what they allow, change and answer, as their documentation says it.
+//! The statements of directory and journal, each of them atomic. Conditions, changes and answers are those of their documentation.
 
 use super::{
     Lie,
@@ -6,7 +6,7 @@ use super::{
 };
 use throng_journal::NodeState;
 
-/// A statement of a node that is over, or one that something stands against.
+/// The refusal of a statement: its node is over, or another condition is not met.
 #[derive(Debug)]
 pub(super) struct Refused;
 
@@ -20,7 +20,7 @@ impl World {
         stream.is_none_or(|stream| stream.is_sealed)
     }
 
-    /// Ends a node; its streams end with it.
+    /// Ends a node, and its streams with it.
     fn end(&mut self, node: u8, state: NodeState) {
         self.rows
             .iter_mut()
@@ -73,7 +73,7 @@ impl World {
         Ok((glances.collect(), self.owners.clone()))
     }
 
-    /// A process whose sessions are gone.
+    /// Returns true if the process's sessions are gone.
     pub(super) fn is_disconnected(&self, holder: u8) -> bool {
         match self.processes.get(usize::from(holder)) {
             Some(process) => process.is_disconnected,
@@ -81,13 +81,13 @@ impl World {
         }
     }
 
-    /// A node that lives and has not beaten since.
+    /// Returns a living node that has not beaten since this beat.
     pub(super) fn silent(&self, node: u8, beat: u8) -> Option<Row> {
         let found = self.rows.iter().find(|row| row.id == node && row.lives()).copied();
         found.filter(|row| row.beat == beat || self.lies(Lie::DeclaresDeadByAnOldBeat))
     }
 
-    /// Says what is wrong with it, if one is declared dead that was not silent.
+    /// Declares a node dead. Returns an error if the node was not silent.
     pub(super) fn declare_dead(&mut self, by: u8, dead: u8, beat: u8) -> Result<(), String> {
         let Some(row) = self.silent(dead, beat).filter(|_| self.lives(by)) else {
             return Ok(());
@@ -137,7 +137,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens a stream; the node's streams before it end.
+    /// Opens a stream. The node's earlier streams end.
     pub(super) fn open(&mut self, place: usize, node: u8, shards: Mask) -> Result<u8, Refused> {
         let is_owner = self.owns(node, shards) || self.lies(Lie::OpensWithoutLookingAtTheOwner);
         if !self.lives(node) || !is_owner {
@@ -161,7 +161,7 @@ impl World {
         Ok(last + 1)
     }
 
-    /// Ends streams; the process that does so gives back the leases of its own, which it has let go before.
+    /// Ends streams. The calling process gives back the leases of its own streams, which it no longer uses.
     pub(super) fn seal_all(&mut self, place: u8, which: impl Fn(&Stream) -> bool) {
         for stream in self.streams.iter_mut().filter(|stream| which(stream)) {
             stream.is_sealed = true;
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// True if another engine may still answer reads of what it knows of a stream's shards.
+    /// Returns true if no other engine may still answer reads from its memory of a stream's shards.
     pub(super) fn is_outlived(&self, place: usize, writer: u8) -> bool {
         let Some(own) = self.streams.iter().find(|stream| stream.writer == writer) else {
             return true;
@@ -187,7 +187,7 @@ impl World {
         self.lies(Lie::TakesOverAtOnce) || !self.streams.iter().any(may_answer)
     }
 
-    /// Renews a stream's lease; refused once it is sealed.
+    /// Renews a stream's lease. Refused once the stream is sealed.
     pub(super) fn renew(&mut self, writer: u8) -> Result<(), Refused> {
         let mut streams = self.streams.iter_mut();
         let own = streams.find(|stream| stream.writer == writer && !stream.is_sealed);
@@ -195,7 +195,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns what a writer reads of these shards: the records that have landed in the streams before that have ended.
+    /// Returns what a writer reads of these shards: the records that have landed in earlier, sealed streams.
     pub(super) fn read(&self, writer: u8, shards: Mask) -> Mask {
         let is_of_use = |write: &super::state::Write| {
             let has_landed = matches!(write.fate, Fate::Landed | Fate::Acknowledged);
@@ -208,7 +208,7 @@ impl World {
         })
     }
 
-    /// An append; refused where the stream is sealed. Says what is wrong with it.
+    /// Appends a write. Refused if the stream is sealed. Returns an error if the append breaks an invariant.
     pub(super) fn append(&mut self, number: usize) -> Result<Result<(), Refused>, String> {
         let write = self.writes[number];
         if self.is_sealed(write.writer) {
@@ -228,7 +228,7 @@ impl World {
         Ok(Ok(()))
     }
 
-    /// Checks what must hold in every state.
+    /// Checks the invariants of every state.
     pub(super) fn check(&self) -> Result<(), String> {
         for (place, stream) in self.streams.iter().enumerate().filter(|(_, stream)| !stream.is_sealed) {
             let overlaps = |other: &Stream| !other.is_sealed && other.shards & stream.shards != 0;

@@ -1,4 +1,4 @@
-//! The engine of a process, step by step: one epoch after the other, by the orders of its loop and with the failures that come.
+//! The engine of a process, step by step: one epoch after another, by orders of its loop and after failures.
 
 use super::{
     Lie,
@@ -6,10 +6,10 @@ use super::{
     state::{Again, Engine, Fate, LEASE, Mask, Stage, World, Write},
 };
 
-/// The outcome of a step that an engine begins.
+/// The outcome of a step of a starting engine.
 enum Begun {
     Next(Stage),
-    /// The step is refused for good, or fails and may be tried again.
+    /// The step is refused for good, or failed and may be retried.
     Failed {
         is_refused: bool,
     },
@@ -22,13 +22,13 @@ impl World {
         of == writer && left > 0
     }
 
-    /// The write that a process's engine waits for.
+    /// Returns the write that a process's engine waits for.
     pub(super) fn awaited(&self, place: usize) -> Option<usize> {
         let is_awaited = |write: &Write| write.is_awaited && usize::from(write.by) == place;
         self.writes.iter().position(is_awaited)
     }
 
-    /// True if a stage has an engine's epoch for itself: only one of two may change it.
+    /// Returns true if a stage may proceed: only one of the two changes may work on an engine's epoch.
     pub(super) fn can_go_on(&self, place: usize, stage: Stage) -> bool {
         let process = &self.processes[place];
         let is_changed = process
@@ -68,12 +68,12 @@ impl World {
         }
     }
 
-    /// Nothing runs any more.
+    /// Continues a change once no epoch runs any more.
     fn is_released(&mut self, place: usize) {
         let process = &mut self.processes[place];
         let Some(change) = &mut process.change else { return };
         match change.to {
-            // A stream without shards would hold nothing: there is none.
+            // A stream without shards would hold nothing, so none is opened.
             0 if change.shards == 0 => self.end_change(place, Some(0)),
             0 => {
                 process.member = (change.node, change.shards);
@@ -91,7 +91,7 @@ impl World {
         process.has_given = false;
     }
 
-    /// The next step of what its loop has its engine do.
+    /// Takes the next step of the change that the loop requested from its engine.
     pub(super) fn change(&mut self, place: usize, is_told: bool) {
         let Some(change) = self.processes[place].change else {
             return;
@@ -120,7 +120,7 @@ impl World {
                 }
             }
             Stage::Gives => {
-                // Whatever came of it: its loop looks again.
+                // The loop checks again, whatever the outcome.
                 let is_given = !self.is_away && self.give(change.node, change.to, change.shards).is_ok();
                 self.end_change(place, None);
                 let process = &mut self.processes[place];
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// The next step of an engine on its way to a stream of these shards.
+    /// Takes the next step of an engine towards a stream of these shards.
     fn begin(&mut self, place: usize, stage: Stage, (node, shards): (u8, Mask), is_told: bool) -> Begun {
         let fails = self.is_away || !is_told;
         let failed = |is_refused| Begun::Failed { is_refused };
@@ -198,7 +198,8 @@ impl World {
         }
     }
 
-    /// Returns the length of a lease from the moment its statement was sent. Sending and doing are one moment here, which is the latest.
+    /// Returns the length of a lease from the moment its statement was sent. Here the statement is sent and executed at the same moment, which is the
+    /// latest start of a lease.
     fn lease(&self) -> u8 {
         LEASE + u8::from(self.lies(Lie::LeasesFromTheAnswer))
     }
@@ -219,7 +220,7 @@ impl World {
         };
     }
 
-    /// An epoch ends before its time: an append failed, or its stream was found sealed.
+    /// Ends an epoch early: an append failed, or its stream was found sealed.
     fn fail(&mut self, place: usize, was_sealed: bool) {
         let process = &mut self.processes[place];
         let Engine::Running { writer, .. } = process.engine else {
@@ -237,7 +238,7 @@ impl World {
         awaited.for_each(|write| write.is_awaited = false);
     }
 
-    /// The next step of an engine that begins again by itself.
+    /// Takes the next step of an engine that restarts by itself.
     pub(super) fn again(&mut self, place: usize, is_told: bool) {
         let process = &self.processes[place];
         let (Some(again), member) = (process.again, process.member) else {
@@ -279,7 +280,7 @@ impl World {
         }
     }
 
-    /// A command is decided; its append is sent.
+    /// Decides a command and sends its append.
     pub(super) fn write(&mut self, place: usize, shard: usize) {
         self.left.writes -= 1;
         let bit = 1 << self.writes.len();
@@ -308,7 +309,7 @@ impl World {
         Ok(())
     }
 
-    /// An engine hears what came of its append, or that nobody knows.
+    /// Gives an engine the outcome of its append. Without an answer the outcome stays unknown.
     pub(super) fn answer(&mut self, number: usize, is_told: bool) {
         let write = &mut self.writes[number];
         let place = write.by.into();

@@ -1,4 +1,4 @@
-//! Every state that can be reached, breadth first, so that what is wrong is told by the fewest steps that lead there.
+//! Visits every reachable state, breadth first, so that a fault is reported with the fewest steps that lead to it.
 
 use super::{
     Lie,
@@ -7,48 +7,48 @@ use super::{
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// A thing that happens. A step with an answer may do without it: then its process only knows that it failed.
+/// A possible step. Its answer may be lost; then the process only knows that the step failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Transition {
-    /// A moment goes by.
+    /// Time passes by one tick.
     Tick,
-    /// The same, and the clock of one that is paused stands still.
+    /// Time passes, but the clock of a paused process stands still.
     TickWhilePaused {
         place: usize,
     },
-    /// The database is away, or back.
+    /// The database becomes unavailable, or returns.
     Outage(bool),
     Kill {
         place: usize,
     },
-    /// Others see that the killed process is gone.
+    /// Other processes notice that the killed process is gone.
     SeeKilled,
     Restart {
         place: usize,
     },
-    /// An operator has a node give away its shards.
+    /// An operator drains a node.
     Drain {
         row: usize,
     },
-    /// A beat of a node, or its join.
+    /// A node beats, or joins.
     Beat {
         place: usize,
         is_told: bool,
     },
-    /// The process makes something of its answer.
+    /// The process decides on the answer it has read.
     Decide {
         place: usize,
     },
-    /// The process declares one dead, or takes.
+    /// The process declares a node dead, or takes shards.
     Act {
         place: usize,
     },
-    /// Its engine is on its way to serve others, or gives.
+    /// The engine takes a step to serve other shards, or to give some away.
     Change {
         place: usize,
         is_told: bool,
     },
-    /// Its engine begins again after an append that failed.
+    /// The engine restarts after a failed append.
     Again {
         place: usize,
         is_told: bool,
@@ -72,15 +72,15 @@ pub(super) enum Transition {
 /// The result of a search.
 pub(super) struct Searched {
     pub(super) states: usize,
-    /// The fault, and the steps to it.
+    /// The fault, and the steps that lead to it.
     pub(super) wrong: Option<(String, Vec<String>)>,
 }
 
-/// The most states that are visited.
+/// The most states to visit.
 const STATES_MAX: usize = 2_000_000;
-/// All is served after so many rounds in which nothing goes wrong, or never.
+/// The number of rounds without faults within which all shards must be served.
 const ROUNDS_MAX: usize = 60;
-/// A process does not go on for ever without time going by.
+/// The most steps of a process without time passing.
 const STEPS_A_ROUND: usize = 60;
 
 impl World {
@@ -137,7 +137,7 @@ impl World {
                 .any(|write| write.by == holder && write.fate == Fate::Sent)
     }
 
-    /// Says what is wrong, if that shows.
+    /// Takes a step. Returns an error if it reveals a fault.
     fn step(&mut self, step: Transition) -> Result<(), String> {
         if let Transition::Beat { place, is_told }
         | Transition::Change { place, is_told }
@@ -152,7 +152,7 @@ impl World {
             Transition::Outage(begins) => {
                 self.is_away = begins;
                 self.left.outages -= u8::from(begins);
-                // Who does not go by it is not told.
+                // Only these lies use the flag, so otherwise it stays unset, which merges states.
                 let matters = self.lies(Lie::TrustsFreeLocks) || self.lies(Lie::DeclaresDeadByFreeLocks);
                 self.processes
                     .iter_mut()
@@ -208,7 +208,7 @@ impl World {
         })
     }
 
-    /// Each process beats, does all it can, beats once more, and a moment goes by.
+    /// Runs a round: each process beats, does all it can, and beats again; then time passes by one tick.
     fn round(&mut self) -> Result<bool, String> {
         let up = (0..self.processes.len()).filter(|place| self.processes[*place].is_up);
         let up: Vec<usize> = up.collect();
@@ -244,7 +244,7 @@ impl World {
         Ok(is_served)
     }
 
-    /// All is served, and nothing has gone wrong.
+    /// Returns the state in which all shards are served without any fault.
     pub(super) fn served(mut self) -> Self {
         let left = std::mem::take(&mut self.left);
         for _ in 0..ROUNDS_MAX {
@@ -257,7 +257,7 @@ impl World {
         self
     }
 
-    /// Nothing goes wrong any more, and nobody drains: whether all is served then. `settled` holds states from which it is known to be.
+    /// Checks that all shards get served if there are no more faults and nobody drains. `settled` holds states for which this is known.
     fn settles(&self, settled: &mut HashSet<u128>) -> Result<(), String> {
         let mut world = self.clone();
         world.is_away = false;
@@ -287,7 +287,7 @@ impl World {
     }
 }
 
-/// Visits all that can be reached.
+/// Visits all reachable states.
 pub(super) fn search(mut start: World) -> Searched {
     start.simplify();
     let mut numbers = HashMap::from([(start.fingerprint(), 0_u32)]);
@@ -330,7 +330,7 @@ pub(super) fn search(mut start: World) -> Searched {
     }
 }
 
-/// The steps from the start to a state, and one more.
+/// Describes the steps from the start to a state, and one more step.
 fn told(start: &World, parents: &[(u32, Transition)], number: u32, last: Option<Transition>) -> Vec<String> {
     let (mut way, mut at) = (Vec::from_iter(last), number);
     while at != 0 {
@@ -360,7 +360,7 @@ fn told(start: &World, parents: &[(u32, Transition)], number: u32, last: Option<
 }
 
 impl World {
-    /// Names the process and its purpose.
+    /// Describes a step with the name of its process.
     fn told_of(&self, place: usize, step: Transition) -> String {
         let process = &self.processes[place];
         let tag = process.tag.0;

@@ -1,32 +1,32 @@
-//! Exhaustive search: every order of the steps by which nodes join, beat, declare dead, take, give and leave off, with a pause anywhere.
+//! Exhaustive search: all orders of the steps by which nodes join, beat, declare others dead, take and give shards, and end, with pauses anywhere.
 //!
-//! The real [`Membership`](super::Membership) decides. Around it is a model of what carries it out: of a node's loop (`node_loop.rs`) and of an engine's
-//! epochs, one step a statement; and of the directory's and the journal's statements, each of which is atomic. All states that can be
-//! reached are visited, breadth first; in each of them must hold:
+//! The real [`Membership`](super::Membership) decides. A model carries the decisions out. It has a node's loop (`node_loop.rs`) and an engine's
+//! epochs, with one step per statement, and the statements of the directory and the journal, each of them atomic. All reachable states are visited,
+//! breadth first. These invariants must hold in each:
 //!
-//! - no shard is written by two, and no stream is open that may hold a shard of another node;
+//! - no shard has two writers, and no open stream may hold a shard of another node;
 //! - a sealed stream does not grow, and a write lands only where its engine knew the ones before;
-//! - what was acknowledged is read by the next owner, and a read that is answered from memory is not older;
-//! - nobody was declared dead that had beaten within the time of its silence, nor by one that was cut off itself in that time;
-//! - if nothing goes wrong from here on, each process doing what it can in turn, all shards are served.
+//! - the next owner reads everything acknowledged, and a read answered from memory is not older;
+//! - no node was declared dead that had beaten within the time of silence, nor by a node that was disconnected itself in that time;
+//! - without further faults, if each process in turn does what it can, all shards get served.
 //!
 //! # What is bounded, and how
 //!
-//! - Time is ticks: a lease lasts one, and one is a silence. What counts them stops at the last that matters. A tick can come between any two
-//!   steps, and any process may do nothing for as many as there are: that is a pause. The statement that renews a lease is sent, done and
-//!   answered in one step, which is the latest a lease can begin at its engine.
-//! - What happens has a number in each search: writes, kills, restarts, lost answers, outages, drains, and pauses that are so long that the
-//!   others declare dead the one that pauses; shorter ones have none.
-//! - Shards that are nobody's are taken by whoever is below its share, as they are once patience is over; where it is said so, as they are
-//!   dealt.
-//! - Of a beat only counts whether it is another one, of numbers of nodes and writers their order. They are given again once nobody can remember
-//!   them, so that a tie may be broken otherwise than by the numbers there would be.
-//! - What ended and is waited for by nobody is forgotten: nodes that own nothing, streams whose leases are over. All that is said of them
-//!   is that they are sealed. A stream without shards, which can hold nothing, is never opened.
-//! - Processes have no places: states that differ only in who is who are one.
+//! - Time is counted in ticks: a lease lasts one, and a silence lasts one. Counters stop at the last tick that matters. A tick can come between any
+//!   two steps. A process may do nothing for any number of ticks, which is a pause. The statement that renews a lease is sent, executed and answered
+//!   in one step. That is the latest start of a lease at its engine.
+//! - Each search limits the number of writes, kills, restarts, lost answers, outages, drains, and of pauses so long that the others declare the
+//!   process dead. Shorter pauses are not limited.
+//! - A node below its share takes free shards, as it does once patience is over. With `is_dealt` they are taken as dealt.
+//! - Beats are only compared for equality, and numbers of nodes and writers for their order. Numbers are reused once nobody can remember them, so a
+//!   tie may be broken differently than with the real numbers.
+//! - Ended things that nobody waits for are forgotten: nodes that own nothing, and streams with expired leases. A forgotten stream counts as sealed.
+//!   A stream without shards can hold nothing, so it is never opened.
+//! - Processes are interchangeable: states that differ only in their order are the same.
 //! - There are no checkpoints, no messages, and no programs of two releases.
 //!
-//! Not searched here: `node_loop.rs` and the engine's epochs are modelled in `node.rs` and `engine.rs`, step by step, and have to be kept like it.
+//! Not searched here: `node_loop.rs` and the engine's epochs are modelled in `node.rs` and `engine.rs`, step by step. The code and its model must be
+//! kept equal.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod database;
@@ -38,31 +38,31 @@ mod state;
 use explore::search;
 use state::{Budget, World};
 
-/// A deliberate fault of the model, so that the search finds something.
+/// A deliberate fault of the model, to check that the search finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Lie {
-    /// Shards are given by one whose stream may hold them.
+    /// A node gives shards away while its open stream may hold them.
     GivesBesideItsStream,
-    /// The streams of one that is declared dead go on.
+    /// The streams of a node declared dead go on.
     DeclaresDeadWithoutSeal,
     /// A node is declared dead by an old beat, though it has beaten since.
     DeclaresDeadByAnOldBeat,
-    /// A process whose sessions are gone counts as dead: its port is not asked.
+    /// A process whose sessions are gone counts as dead, without a check of its port.
     DeclaresDeadByFreeLocks,
-    /// Silence goes on being counted while one cannot beat oneself.
+    /// Silence is still counted while a node cannot beat itself.
     WatchesOnThroughOutages,
     OpensWithoutLookingAtTheOwner,
     AppendsToSealedStreams,
-    /// Nobody's lease is waited for.
+    /// No lease is waited for.
     TakesOverAtOnce,
-    /// The lease is not waited for of one whose sessions are gone.
+    /// The lease of a process whose sessions are gone is not waited for.
     TrustsFreeLocks,
-    /// A lease is measured by a clock that stands still while its process does.
+    /// A lease is measured by a clock that stands still while its process is paused.
     LeasesStandStill,
-    /// A lease begins when it is answered, a tick later than when it was asked for.
+    /// A lease begins at the answer, a tick later than at the request.
     LeasesFromTheAnswer,
     ServesBeforeItHasRead,
-    /// An engine that has begun for a node which is dead by now serves what its process owns as another node.
+    /// An engine that started for a node which is dead by now serves what its process owns as another node.
     CountsWhatTheLifeBeforeBegan,
 }
 
@@ -161,7 +161,7 @@ fn one_of_three_nodes_is_killed() {
     all_holds("three nodes, a kill", world);
 }
 
-/// More of each, which takes longer than a test may: `THRONG_SEARCH="2 nodes 1 shards 2 writes 1 drains;…"`.
+/// Searches further worlds, longer than a test may take: `THRONG_SEARCH="2 nodes 1 shards 2 writes 1 drains;…"`.
 #[test]
 fn the_environment_names_worlds_to_search() {
     let Ok(wanted) = std::env::var("THRONG_SEARCH") else {

@@ -1,5 +1,5 @@
-//! The steps of a process: its loop, the passing of time, and the process's end. The loop carries out the decisions of
-//! the real [`Membership`] as `node_loop.rs` does.
+//! The steps of a process: its loop, the passage of time, and its end. The loop carries out the decisions of the real [`Membership`] as
+//! `node_loop.rs` does.
 
 use super::{
     Lie,
@@ -11,11 +11,11 @@ use crate::membership::{Action, Membership, NodeFacts, Timing};
 use std::{collections::BTreeSet, time::Duration};
 use throng_journal::{Node, NodeId, ShardId, ShardSet, View};
 
-/// Microseconds of a tick.
+/// The microseconds of a tick.
 const TICK: u64 = 4;
-/// Microseconds of a lease, as membership counts it: 1.25 times of it are a silence.
+/// The microseconds of a lease, as membership counts it. A silence is 1.25 times as long.
 const LEASE_MICROS: u64 = 3;
-/// Now, for a membership, whose silences count back from here.
+/// The current time of a membership. Silences are counted back from here.
 const NOW: u64 = 1_000 * TICK;
 
 fn timing(is_dealt: bool) -> Timing {
@@ -36,7 +36,7 @@ fn mask(set: &ShardSet) -> Mask {
 }
 
 impl World {
-    /// Everything a process can do now; `false` for what fails because the database is away, or whose answer is lost.
+    /// Adds all possible steps of a process. `false` stands for a step that fails because the database is unavailable, or whose answer is lost.
     pub(super) fn steps_of(&self, place: usize, steps: &mut Vec<Transition>) {
         let process = &self.processes[place];
         let may_lose = self.left.lost_answers > 0 && !self.is_away;
@@ -102,7 +102,7 @@ impl World {
         left >= LEASE && stream.is_some_and(|stream| stream.lease >= LEASE && !stream.is_sealed)
     }
 
-    /// A beat; or, as long as it is no member, a join.
+    /// Lets a node beat. A process that is no member joins instead.
     pub(super) fn beat_of(&mut self, place: usize, is_told: bool) {
         let (node, is_away) = (self.processes[place].node, self.is_away);
         let is_joining = matches!(self.processes[place].is_at, Loop::Joining);
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Has its membership decide on the view that it has read.
+    /// Lets the process's membership decide on the view that it has read.
     pub(super) fn decide(&mut self, place: usize) {
         let process = &self.processes[place];
         let Loop::Looked(glances, owners) = &process.is_at else {
@@ -213,8 +213,8 @@ impl World {
         self.spawn(place);
     }
 
-    /// Begins the change of the engine if that is the next action; ends the loop's turn if no action is left. Both need no
-    /// statement of the loop, so they are done at once.
+    /// Begins the change of the engine if that is the next action, or ends the loop's pass if no action is left. Both need no statement, so they are
+    /// done at once.
     fn spawn(&mut self, place: usize) {
         let process = &mut self.processes[place];
         let Loop::Acting(actions) = &mut process.is_at else {
@@ -229,7 +229,7 @@ impl World {
             Some(Do::Give { to, shards }) => (*to, *shards),
             Some(_) => return,
         };
-        // It is the last one.
+        // This was the last action.
         process.is_at = Loop::Waiting;
         let (node, is_at) = (process.node, Stage::Waits);
         process.change = Some(Change {
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// A statement of its loop; without a database it fails, and the next one is tried.
+    /// Executes a statement of the loop. Without a database it fails, and the next one is tried.
     pub(super) fn act(&mut self, place: usize) -> Result<(), String> {
         let node = self.processes[place].node;
         let Loop::Acting(actions) = &mut self.processes[place].is_at else {
@@ -261,7 +261,7 @@ impl World {
         Ok(())
     }
 
-    /// A moment goes by, for everybody; but for one that is paused, where its clock stands still meanwhile.
+    /// Lets time pass by one tick for all processes. The clock of the paused process stands still.
     pub(super) fn tick(&mut self, paused: Option<usize>) {
         self.streams
             .iter_mut()

@@ -1,50 +1,50 @@
-//! A state of the searched world, small enough that all of them can be visited, and the one form that states have which only differ in
-//! what nobody can tell: numbers, the order of processes, what is forgotten.
+//! A state of the searched world, small enough to visit all states. States that differ only in unobservable things have one common form: numbers, the
+//! order of processes, and forgotten things.
 
 use super::Lie;
 use std::hash::{Hash, Hasher};
 use throng_journal::NodeState;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// A set of shards, or of writes: a bit each.
+/// A set of shards, or of writes, one bit each.
 pub(super) type Mask = u8;
 
-/// The number that stands for a killed process.
+/// The holder number of a killed process.
 pub(super) const DEAD: u8 = u8::MAX;
-/// Ticks that a lease lasts.
+/// The ticks of a lease.
 pub(super) const LEASE: u8 = 1;
-/// Ticks after which a node that is silent is dead, and further than which nobody counts.
+/// The ticks after which a silent node is dead. Counters stop there.
 pub(super) const SILENCE: u8 = 1;
 
-/// All there is. Numbers of nodes, writers and beats begin at 1; 0 is none.
+/// The whole state. Numbers of nodes, writers and beats begin at 1; 0 is none.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct World {
     pub(super) lie: Option<Lie>,
-    /// Free shards are taken as they are dealt; else by whoever is below its share, as once patience is over.
+    /// True if free shards are taken as dealt. Otherwise a node below its share takes them, as once patience is over.
     pub(super) is_dealt: bool,
-    /// The directory's rows: nodes that live, and those that are over and own something.
+    /// The directory's rows: living nodes, and ended nodes that own shards.
     pub(super) rows: Vec<Row>,
     pub(super) owners: Vec<u8>,
-    /// The streams that are not sealed or whose lease is not over, in the order of their numbers. Any other one is sealed.
+    /// The streams that are not sealed, or whose lease has not expired, in the order of their numbers. Any other stream is sealed.
     pub(super) streams: Vec<Stream>,
     pub(super) writes: Vec<Write>,
     pub(super) processes: Vec<Process>,
-    /// The database answers nobody.
+    /// True while the database is unavailable.
     pub(super) is_away: bool,
-    /// There are any in this search: only then anybody asks how long a node was not cut off.
+    /// True if this search has outages. Only then the time since a node's last failed beat matters.
     pub(super) has_outages: bool,
-    /// The process that was killed is known to be gone: its port refuses, its sessions and itself are no more.
+    /// True if the killed process is known to be gone: its port refuses, and its sessions have ended.
     pub(super) is_gone_known: bool,
     pub(super) left: Budget,
 }
 
-/// The budget of things that may still happen.
+/// The numbers of events that may still happen.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Budget {
     pub(super) writes: u8,
     pub(super) kills: u8,
     pub(super) restarts: u8,
-    /// The pauses so long that the others declare the process dead.
+    /// The number of pauses so long that the others declare the process dead.
     pub(super) pauses: u8,
     pub(super) lost_answers: u8,
     pub(super) outages: u8,
@@ -54,12 +54,12 @@ pub(super) struct Budget {
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Row {
     pub(super) id: u8,
-    /// The place of the process, which a process that is started in its stead has, too.
+    /// The place of the process. A process started as its replacement has the same.
     pub(super) name: u8,
     pub(super) holder: u8,
     pub(super) state: NodeState,
     pub(super) beat: u8,
-    /// Ticks since it has beaten: what no node is told.
+    /// The ticks since its last beat. No node can read this.
     pub(super) age: u8,
     pub(super) wants_drain: bool,
 }
@@ -71,7 +71,7 @@ pub(super) struct Stream {
     pub(super) holder: u8,
     pub(super) shards: Mask,
     pub(super) is_sealed: bool,
-    /// Ticks that others have to wait for, once it is sealed.
+    /// The ticks that others must wait for after it is sealed.
     pub(super) lease: u8,
 }
 
@@ -92,9 +92,9 @@ pub(super) struct Write {
     pub(super) writer: u8,
     pub(super) shard: u8,
     pub(super) fate: Fate,
-    /// Its engine waits for the answer.
+    /// True while its engine waits for the answer.
     pub(super) is_awaited: bool,
-    /// The writes it rests on: those its engine knew.
+    /// The writes that it depends on: those its engine knew.
     pub(super) knew: Mask,
 }
 
@@ -104,25 +104,25 @@ pub(super) struct Process {
     pub(super) is_up: bool,
     pub(super) node: u8,
     pub(super) is_at: Loop,
-    /// The memory of its membership: of each other node the last beat, and the ticks since it began.
+    /// The memory of its membership: the last beat of each other node, and the ticks since it was first seen.
     pub(super) beats: Vec<Beat>,
-    /// Ticks since a beat of its own failed: what its membership has to go by, and is not asked for.
+    /// The ticks since one of its own beats failed. Its membership should use them, but is not checked for it.
     pub(super) calm: u8,
     pub(super) is_disconnected: bool,
-    /// The shards that its loop believes its engine to serve.
+    /// The shards that its engine serves, according to its loop.
     pub(super) serves: Option<Mask>,
-    /// The engine serves nothing because some of its shards were given away.
+    /// True if the engine serves nothing because some of its shards were given away.
     pub(super) has_given: bool,
     pub(super) change: Option<Change>,
     /// The last orders of its engine: the node and its shards.
     pub(super) member: (u8, Mask),
     pub(super) engine: Engine,
     pub(super) again: Option<Again>,
-    /// The writer of whom it answers reads, and for how many ticks.
+    /// The writer for which it answers reads, and the remaining ticks.
     pub(super) lease: (u8, u8),
 }
 
-/// The letter of a process, for people only; it is no part of the state.
+/// The letter of a process, for reports only. It is not part of the state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag(pub(super) char);
 
@@ -137,12 +137,12 @@ pub(super) struct Beat {
     pub(super) silence: u8,
 }
 
-/// The place of its loop.
+/// The position of its loop.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Loop {
     Joining,
     Waiting,
-    /// The loop has this answer, and has done nothing about it yet.
+    /// The loop has read this answer, but not yet acted on it.
     Looked(Vec<Glance>, Vec<u8>),
     Acting(Vec<Do>),
 }
@@ -163,35 +163,35 @@ pub(super) enum Do {
     Give { to: u8, shards: Mask },
 }
 
-/// The change that its loop asks of its engine: serve these, or release all and give these.
+/// A change that the loop requests from its engine: serve these shards, or release all and give these away.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Change {
     pub(super) node: u8,
-    /// 0: it is to serve.
+    /// The receiving node. 0: the engine must serve.
     pub(super) to: u8,
     pub(super) shards: Mask,
     pub(super) is_at: Stage,
 }
 
-/// An engine that begins again from its journal by itself.
+/// An engine that restarts from its journal by itself.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Again {
-    /// Its stream was found sealed.
+    /// True if its stream was found sealed.
     pub(super) was_sealed: bool,
     pub(super) is_at: Stage,
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) enum Stage {
-    /// Waits for the other change to be done.
+    /// Waits for the other change to finish.
     Waits,
-    /// Waits until nothing is under way.
+    /// Waits until no append is in flight.
     Drains,
     Seals(u8),
     Opens,
-    /// A stream is open; others' leases are waited for.
+    /// A stream is open. Other engines' leases are waited for.
     Holds(u8),
-    /// All is read.
+    /// All records are read.
     Begins(u8, Mask),
     Gives,
 }
@@ -202,11 +202,11 @@ pub(super) enum Engine {
     Running {
         writer: u8,
         shards: Mask,
-        /// The writes it knows.
+        /// The writes that it knows.
         memory: Mask,
         is_closing: bool,
     },
-    /// An append has failed, and nothing was done about it yet.
+    /// An append has failed, which is not handled yet.
     Failed,
 }
 
@@ -242,7 +242,7 @@ impl Row {
     }
 }
 
-/// All that is hashed, in the order it is.
+/// The bytes of the state, in the order of hashing.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -291,12 +291,12 @@ impl World {
         self.lie == Some(lie)
     }
 
-    /// Two states are the same if this is.
+    /// Returns a fingerprint. Two states with the same fingerprint are the same.
     pub(super) fn fingerprint(&self) -> u128 {
         xxh3_128(&bytes(self).0)
     }
 
-    /// Brings it into the form that all states have which nobody can tell from it.
+    /// Brings the state into the common form of all states that cannot be distinguished from it.
     pub(super) fn simplify(&mut self) {
         self.forget();
         let mut ids = Vec::new();
@@ -323,7 +323,7 @@ impl World {
         self.sort_processes();
     }
 
-    /// Forgets what can have no effect any more.
+    /// Forgets everything that can have no more effect.
     fn forget(&mut self) {
         self.is_gone_known &= self.holds_anything(DEAD);
         let (owners, is_gone_known) = (&self.owners, self.is_gone_known);
@@ -473,7 +473,7 @@ impl World {
     }
 }
 
-/// Numbers only have to be told apart, and to have their order.
+/// Renumbers values: only their equality and order matter.
 fn renumber(found: &mut Vec<u8>, each: impl FnOnce(&mut dyn FnMut(&mut u8))) {
     found.retain(|number| *number != 0);
     found.sort_unstable();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// The values that a filter reads where a state has these.
+    /// Returns the values that a filter keeps of a state with these values.
     fn kept(values: Vec<Value>) -> Vec<Value> {
         read_indexed(&row_of(3, 7, values), 3).unwrap().1
     }

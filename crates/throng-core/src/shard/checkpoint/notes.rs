@@ -127,7 +127,7 @@ mod tests {
     };
     use throng_journal::{Loaded, StoredEvent};
 
-    /// The children in each note that a checkpoint is given now, or that one is to go, and how many states.
+    /// Returns the children in each note of the next checkpoint, or `None` for a removed note, and the number of states.
     fn given(bench: &mut Bench) -> (Vec<Option<Vec<String>>>, usize) {
         assert!(
             bench.shard.families_to_load().is_empty(),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn passivate(bench: &mut Bench) {
-        // Whoever was used last stays.
+        // The entity used last stays in memory.
         bench.ask("b", Command::Deposit { amount: 1 }).unwrap();
         bench.shard.passivate(usize::MAX, throng_journal::CommitNo(0));
     }
@@ -164,14 +164,14 @@ mod tests {
         assert_eq!(given(&mut bench), note(&["x"]));
         bench.shard.checkpoint_failed();
         assert_eq!(given(&mut bench), note(&["x"]));
-        // One that comes meanwhile is the next one's.
+        // A child added meanwhile belongs to the next checkpoint.
         adopt(&mut bench, "y");
         bench.shard.checkpointed(FIRST);
         assert_eq!(given(&mut bench), note(&["x", "y"]));
         bench.shard.checkpointed(FIRST);
         assert_eq!(given(&mut bench), nothing);
 
-        // No less so of one that is not in memory.
+        // The same holds for an entity that is not in memory.
         passivate(&mut bench);
         assert_eq!(given(&mut bench), nothing);
         assert!(matches!(

@@ -160,7 +160,7 @@ mod tests {
         rows
     }
 
-    /// A commit in which an account has a child, and in which it has also ended if this is one of its events.
+    /// Returns a commit in which an account gets a child. It also ends the account if `ended` is one of its events.
     fn commit(child: &str, ended: u64) -> Commit {
         let mut bench = Bench::new();
         bench.ask("a", Command::Deposit { amount: 5 }).unwrap();

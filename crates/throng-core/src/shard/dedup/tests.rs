@@ -26,7 +26,7 @@ fn rows(keys: &mut Keys, now: Timestamp) -> Vec<SystemRow> {
     rows
 }
 
-/// Asks these rows for the key.
+/// Looks the key up in these rows.
 fn look(keys: &mut Keys, key: u128, now: Timestamp, stored: &[SystemRow]) {
     let asked = keys.rows_of(SHARD, key, now);
     let row = |name| stored.iter().find(|(stored, _)| stored == name)?.1.as_deref();
@@ -220,7 +220,7 @@ fn last_refusals_under_a_key_are_kept_for_minutes_also_as_rows() {
     for fingerprint in 0..2 * REFUSED_MAX as u64 {
         let before = found(&mut keys, now);
         keys.insert(1, KeptOutcome::refused(&key(fingerprint), before.as_ref(), now));
-        // Each in a row of its own: the newest counts.
+        // The same key stands in several rows; the newest counts.
         stored.extend(rows(&mut keys, now));
         keys.stored();
         look(&mut keys, 1, now, &stored);

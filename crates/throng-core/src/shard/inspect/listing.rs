@@ -56,7 +56,7 @@ mod tests {
         found.into_keys().map(Into::into).collect()
     }
 
-    /// Creates an account. An id that the filter takes for a known one is looked for first, and not found.
+    /// Creates an account. If the filter may know the id, the store is asked first, and does not find it.
     fn open(bench: &mut Bench, id: &str) {
         let hash = crate::limits::hash("account", id);
         bench.shard.loaded(0, hash, id, Recalled::default());

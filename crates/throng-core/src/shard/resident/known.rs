@@ -137,7 +137,7 @@ mod tests {
         limits::hash("k", &n.to_string())
     }
 
-    /// The rows of a store, by their names.
+    /// The rows of a store, by name.
     type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
 
     fn checkpoint(known: &mut Known, stored: &mut Stored) -> usize {
@@ -170,9 +170,9 @@ mod tests {
             (round * 10..round * 10 + 10).for_each(|n| _ = known.insert(hash(n)));
             let written = checkpoint(&mut known, &mut stored);
             match round % 7 {
-                // It has failed, or landed although it seemed to have failed: the next one has all of it again.
+                // The checkpoint failed, or succeeded although it seemed to fail. The next one contains all of it again.
                 0 => continue,
-                // The process ended.
+                // The process ends.
                 1 => known = restored(&stored),
                 _ => _ = known.stored(),
             }

@@ -280,7 +280,7 @@ mod tests {
     };
     use throng_journal::{Address, CommitNo, Position, ShardId, WriterId};
 
-    /// A deposit of its own number.
+    /// Returns a deposit whose amount is its own number.
     fn event(seq: u64) -> StoredEvent {
         StoredEvent {
             seq,
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// The balance of an account with this state, these events, and an end, or why it is quarantined.
+    /// Loads an account with this state, these events, and an end. Returns its balance, or the reason of its quarantine.
     fn balance(state: Option<u64>, events: &[u64], ended: u64) -> Result<i64, String> {
         let state = state.map(|seq| StoredState {
             address: Address::new("account", "a"),
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn one_created_anew_after_it_was_gone_comes_back() {
         assert_eq!(balance(None, &[4, 5], 3), Ok(9));
-        // A removal that was cut off has left a part of what it was.
+        // A removal was cut off, and has left a part of the events.
         assert_eq!(balance(None, &[2, 3, 4, 5], 3), Ok(9));
         assert_eq!(balance(Some(2), &[4, 5], 3), Ok(9));
         assert_eq!(balance(Some(4), &[5], 3), Ok(1_005));
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn ended_one_is_not_brought_back_from_its_first_events() {
-        // A backup has the events before it was erased, and the end.
+        // A backup has the events before the erasure, and the end.
         for (state, events) in [
             (None, &[1][..]),
             (None, &[1, 2]),

@@ -1,4 +1,4 @@
-//! The bytes that a shard counts, against those that it takes.
+//! The bytes that a shard counts, compared with those it allocates.
 
 use crate::{
     limits,
@@ -15,11 +15,11 @@ use std::{
 use throng_journal::{Address, CommitNo, StoredState};
 
 thread_local! {
-    /// The bytes that this thread has taken, and not given back.
+    /// The bytes that this thread has allocated and not freed.
     static TAKEN: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts for each thread.
+/// The system's allocator, with a count for each thread.
 struct Counting;
 
 #[global_allocator]
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 
 const ENTITIES: usize = 3_000;
 
-/// A shard and what was taken when it had nothing.
+/// A shard, and the bytes allocated when it was empty.
 struct Weighed {
     bench: Bench,
     before: isize,
@@ -69,7 +69,7 @@ impl Weighed {
         }
     }
 
-    /// Brings each entity back from the store, and has it set a timer.
+    /// Loads each entity from the store, and lets it set a timer.
     fn remind(&mut self) {
         for n in 0..ENTITIES {
             let id = format!("entity-{n}");
@@ -79,7 +79,7 @@ impl Weighed {
     }
 
     fn ask(&mut self, id: &str, command: Command) {
-        // The filter of ids says of a few new ones that they are known.
+        // The filter of ids takes a few new ids for known ones.
         if self.bench.shard.glance(0, limits::hash("account", id), id).is_none() {
             let nothing = Recalled::default();
             self.bench.shard.loaded(0, limits::hash("account", id), id, nothing);
@@ -107,7 +107,7 @@ impl Weighed {
         self.bench.shard.checkpointed(FIRST);
     }
 
-    /// The bytes that were taken, and those that the shard counts.
+    /// Returns the allocated bytes, and those that the shard counts.
     fn weigh(&self) -> (usize, usize) {
         let load = self.bench.shard.load();
         let taken = TAKEN.get() - self.before;

@@ -156,7 +156,7 @@ mod tests {
         limits::hash("account", id)
     }
 
-    /// An entity that is in the store only, where nobody can read it.
+    /// Adds an entity that exists only in the store, in an unreadable form.
     fn unloadable(bench: &mut Bench, id: &str) {
         bench.store_has(id);
         assert!(matches!(
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
         assert_eq!(bench.ask("a", Command::Child { id: "new".into() }), Ok(5));
         bench.ask("b", Command::Deposit { amount: 1 }).unwrap();
-        // As after a restart: the child is in the log only, the rest in the store.
+        // After a restart the child is only in the log, and the rest is in the store.
         let mut again = Bench::new();
         for record in bench.finish().records().map(Result::unwrap) {
             again

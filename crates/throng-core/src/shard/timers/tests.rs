@@ -1,4 +1,4 @@
-//! Setting, clearing, firing, and what stays in memory.
+//! Setting, clearing and firing timers, and which stay in memory.
 
 use super::*;
 use crate::model::LOOK;
@@ -20,7 +20,7 @@ impl Store {
         rows.map(|(row, value)| (row.clone(), value.clone())).collect()
     }
 
-    /// Makes a checkpoint of these true.
+    /// Applies the timer rows of a successful checkpoint.
     fn take(&mut self, timers: TimerRows) -> TimersStored {
         let (mut read, mut rows) = (HashMap::new(), Vec::new());
         read.extend(
@@ -57,7 +57,7 @@ impl Store {
         }
     }
 
-    /// The timers of a start after an older program's checkpoint: no row that finds one counts.
+    /// Returns timers after a checkpoint of an older program, whose index rows do not count.
     fn left_by_older(&mut self) -> Timers {
         self.0
             .retain(|row, _| !row.starts_with(DUE_ROWS) && !row.starts_with(MARK_ROWS));
@@ -68,7 +68,7 @@ impl Store {
         timers
     }
 
-    /// Each timer's row has one that finds it, and each of those finds a timer.
+    /// Checks that each timer row has exactly one index row, and each index row a timer.
     fn check(&self) {
         let timers = self.scan(TIMER_ROWS, b"", usize::MAX);
         let found = timers.iter().map(|(row, value)| {
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-/// Reads the pages that are due, as far as they have not been.
+/// Reads the due pages that were not read yet.
 fn refill(timers: &mut Timers, store: &Store, now: i64, kept: usize) {
     while timers.due(Timestamp { micros: now }, 1).is_empty()
         && let Some(page) = timers.page(SHARD, Timestamp { micros: now })
@@ -157,17 +157,17 @@ fn a_timer_knows_whether_a_pass_has_left_its_setting() {
     assert_eq!(is_left(&timers), [false; 3]);
     pass(&mut timers, 4);
     assert_eq!(is_left(&timers), [true, false, false]);
-    // Whoever sets it again does not take that back.
+    // Setting the timer again does not undo that.
     timers.set(&address, "a", set(30));
     timers.staged(7);
     assert_eq!(is_left(&timers), [true, false, false]);
     timers.clear(&address, "a");
     timers.set(&address, "a", set(30));
     assert_eq!(is_left(&timers), [false; 3]);
-    // What was before an epoch is not known.
+    // The previous state is unknown at the start of an epoch.
     timers.replay(&address, "c", set(40));
     assert_eq!(is_left(&timers), [false, false, true]);
-    // Read back after a row of the store says so already, it is still one.
+    // The timer is replayed after a stored row already has it, and still counts as one.
     timers.replay(&address, "c", set(50));
     timers.clear(&address, "c");
     let due = timers.due(Timestamp { micros: 100 }, 9);
@@ -247,21 +247,21 @@ fn a_repeating_timer_skips_missed_ticks() {
     );
 }
 
-/// Changes of timers, in any order, beside what they should come to.
+/// Random changes of timers, with the expected result.
 struct Trial {
     timers: Timers,
     store: Store,
-    /// The timers that should be set.
+    /// The timers that must be set.
     expected: BTreeMap<(u8, u8), i64>,
-    /// The log since the checkpoint.
+    /// The log after the last checkpoint.
     tail: Vec<Change>,
     log: Vec<Change>,
-    /// The calls that are open, and those that were at the last checkpoint that the store has.
+    /// The number of open calls now, and at the last checkpoint in the store.
     open: [i64; 2],
     dice: fastrand::Rng,
     kept: usize,
     now: i64,
-    /// Each process has its own.
+    /// Each process has its own writer.
     writer: WriterId,
 }
 
@@ -292,7 +292,7 @@ impl Trial {
         Address::new("call-k", of.to_string())
     }
 
-    /// A name; one of them is that of an open call, and one of a quarantine, which is never due.
+    /// Returns a timer's name. One is that of an open call, and one is that of a quarantine, which is never due.
     fn name(name: u8) -> &'static str {
         ["a", "b", LOOK, QUARANTINE][usize::from(name)]
     }
@@ -326,7 +326,7 @@ impl Trial {
         let (of, name) = (self.dice.u8(..12), self.dice.u8(..4));
         let at = match name {
             3 => i64::MAX - 1,
-            // Many are due at the same moment.
+            // Many timers are due at the same moment.
             _ => self.now + self.dice.i64(1..40) * 10,
         };
         let change = match self.dice.u8(..10) {
@@ -341,7 +341,7 @@ impl Trial {
         (0..self.dice.u8(..5)).for_each(|_| self.some_change());
     }
 
-    /// A checkpoint that may fail, before the store has it or after, with changes and pages that are read meanwhile.
+    /// Makes a checkpoint that may fail, before or after the store has it. Timers change and pages are read meanwhile.
     fn checkpoint(&mut self) {
         let early = self.timers.page(SHARD, Timestamp { micros: i64::MAX });
         let early = early.map(|page| (self.store.read(&page, self.kept), page));
@@ -353,7 +353,7 @@ impl Trial {
         let is_lost = self.dice.u8(..5);
         let stored = (is_lost != 0).then(|| self.store.take(rows));
         if stored.is_some() {
-            // The same for one that fails then: the store says how far it covers the log.
+            // A checkpoint that fails after it was stored counts, too: the store says up to where it covers the log.
             self.open[1] = open;
         }
         if self.dice.bool() {
@@ -372,8 +372,8 @@ impl Trial {
         }
     }
 
-    /// The process ends, and another one reads the store and then the log after the checkpoint. Now and then an older program has made the last
-    /// checkpoint, or the store does not count, and all of the log is read.
+    /// Restarts the process: the new one reads the store, then the log after the checkpoint. Sometimes an older program made the last checkpoint, or
+    /// the store has no counts, so all of the log is read.
     fn restart(&mut self) {
         self.writer.0 += 1;
         match self.dice.u8(..6) {
@@ -395,7 +395,7 @@ impl Trial {
         assert_eq!(self.timers.quarantines.len(), quarantined);
     }
 
-    /// Time goes by, and what is due fires once, at its time.
+    /// Lets time pass. Each due timer fires once, at its time.
     fn fire(&mut self, until: i64) {
         loop {
             refill(&mut self.timers, &self.store, self.now, self.kept);
@@ -457,7 +457,7 @@ fn timers_fire_once_in_time_wherever_they_stand() {
         }
         let until = trial.now + 1_000;
         trial.fire(until);
-        // Nothing is left of the last ones, in memory and in the store.
+        // Nothing of the last timers remains, in memory or in the store.
         for of in 0..12 {
             trial.change(Change::End(of));
         }

@@ -18,12 +18,12 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// The machine: CPU time passes as the loop works, wall time as the machine lets it.
+/// The machine: CPU time passes as the loop works, and wall time as the machine allows.
 struct Machine {
     start: Instant,
     now: Cell<Duration>,
     cpu: Cell<Duration>,
-    /// The time that others work for each slice of the loop's own.
+    /// The time for which other processes work, for each slice of the loop.
     stolen: Duration,
     slice_left: Cell<Duration>,
     /// The time between two pauses of the process, and their length.
@@ -31,7 +31,7 @@ struct Machine {
     next_pause: Cell<Duration>,
 }
 
-/// The time that the scheduler gives to one process before it looks at another.
+/// The time for which the scheduler runs one process before it considers another.
 const SLICE: Duration = Duration::from_millis(3);
 
 impl Machine {
@@ -75,7 +75,7 @@ impl Clock for Machine {
     }
 }
 
-/// A request of a connection, sent then.
+/// A request of a connection, with the time it was sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     sent: Duration,
@@ -97,12 +97,12 @@ impl Entry for Request {
     }
 }
 
-/// The load that the clients make.
+/// The load of the clients.
 #[derive(Clone, Copy)]
 enum Load {
-    /// Each connection asks again as soon as it has its answer, be it a refusal.
+    /// Each connection sends the next request as soon as it has its answer, even a refusal.
     Closed,
-    /// Requests a second over all connections. A connection without its answer asks the next when it has it.
+    /// Requests per second over all connections. A connection without its answer sends the next request after it.
     Open(f64),
 }
 
@@ -112,11 +112,11 @@ struct Scenario {
     load: Load,
     cost: Duration,
     refusal: Duration,
-    /// Requests are tasks, and each takes this long to be read before admission. They are answered behind the others.
+    /// Requests are tasks, and reading each takes this long before admission. They are answered after the others.
     reading: Option<Duration>,
     stolen: Duration,
     pauses: Option<(Duration, Duration)>,
-    /// A period, the part at its end in which requests cost more, and how many times as much.
+    /// A period, the part at its end in which requests cost more, and the factor.
     dear: Option<(Duration, Duration, u32)>,
     lasts: Duration,
 }
@@ -162,7 +162,7 @@ struct Simulation {
     to_come: BinaryHeap<Reverse<Request>>,
     outcome: Outcome,
     has_waiting: bool,
-    /// Connections from this one on do not ask again.
+    /// The first connection of those that send no more requests.
     leaves_from: u32,
 }
 
@@ -206,7 +206,7 @@ impl Simulation {
         self.machine.work(self.scenario.cost * times);
     }
 
-    /// A connection has an answer, and asks again.
+    /// Lets a connection send its next request after an answer.
     fn asks_again(&mut self, request: Request) {
         if request.connection >= self.leaves_from {
             return;
@@ -222,7 +222,7 @@ impl Simulation {
         self.to_come.push(Reverse(Request { sent, ..request }));
     }
 
-    /// Lets a request in at once, lets it wait or refuses it.
+    /// Admits a request at once, lets it wait, or refuses it.
     fn come(&mut self, request: Request) -> Option<Request> {
         if self.queue.goes_at_once(&self.machine) {
             return Some(request);
@@ -313,7 +313,7 @@ fn capacity(scenario: Scenario) -> f64 {
     run(few).goodput()
 }
 
-/// The disturbance of a loop: its name, the time that others take, the period and length of pauses.
+/// The disturbances of a loop: its name, the time of other processes, and the period and length of pauses.
 type Circumstance = (&'static str, Duration, Option<(Duration, Duration)>);
 
 const CIRCUMSTANCES: [Circumstance; 4] = [
@@ -331,7 +331,7 @@ const CIRCUMSTANCES: [Circumstance; 4] = [
     ),
 ];
 
-/// Runs a scenario under all circumstances.
+/// Runs a scenario under all disturbances.
 fn under_all(scenario: Scenario, judge: impl Fn(&str, Scenario, Outcome)) {
     for (name, stolen, pauses) in CIRCUMSTANCES {
         let scenario = Scenario {
@@ -423,7 +423,7 @@ fn a_surge_costs_little_goodput_and_no_accepted_wait() {
                 if pause < MILLISECOND * 100 {
                     assert!(goodput > 0.92 * times.min(1.0), "{said}");
                 }
-                // Accepted requests sit out the pauses of the time they wait.
+                // Accepted requests also wait through the pauses meanwhile.
                 let waited = Outcome::p99(&mut outcome.served);
                 let slack = pause * 4 + scenario.cost * 10 + MILLISECOND * 50;
                 assert!(waited < WAIT_MAX + slack, "{said}: {waited:?}");
@@ -432,7 +432,7 @@ fn a_surge_costs_little_goodput_and_no_accepted_wait() {
                     "{said}: {}",
                     outcome.refused.len()
                 );
-                // The check holds only where the refusals fit into their part of the CPU.
+                // The check holds only if the refusals fit into their part of the CPU.
                 let told = Outcome::p99(&mut outcome.refused);
                 assert!(cost_us < 1_000 || told < slack + MILLISECOND * 50, "{said}: {told:?}");
             });
@@ -464,7 +464,7 @@ fn a_surge_is_forgotten_when_it_is_over() {
         simulation.batch();
     }
     assert!(simulation.outcome.refused.len() > 1_000);
-    // All clients but a few go away once they have their answers.
+    // All clients except a few leave once they have their answers.
     simulation.leaves_from = 20;
     let over = simulation.machine.now.get();
     while simulation.machine.now.get() < over + Duration::from_secs(1) {

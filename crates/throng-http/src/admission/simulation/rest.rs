@@ -1,4 +1,4 @@
-//! A connection alone on its loop, with rests between its requests: a request is as old as itself, whatever the connection did before.
+//! A connection that is alone on its loop, with rests between its requests. A request's age must not depend on the connection's earlier requests.
 
 use super::*;
 use crate::admission::{Admission, Admitted, BatchSlot, Entering, LOCAL, WaitTimes};
@@ -14,11 +14,11 @@ use std::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Time between two sweeps of a loop, by default.
+/// The default time between two sweeps of a loop.
 const SWEEP: Duration = SECOND;
-/// The work of the loop between two looks at its sockets.
+/// The work of the loop between two checks of its sockets.
 const PASS: Duration = Duration::from_millis(5);
-/// Age of a request that has just come, at most: a few passes of the loop.
+/// The greatest age of a request that has just arrived: a few passes of the loop.
 const FRESH: Duration = Duration::from_millis(20);
 const BYTES: usize = 100;
 
@@ -32,24 +32,24 @@ impl Clock for Rc<Machine> {
     }
 }
 
-/// A way of a request through admission.
+/// The ways of a request through admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// The fast path reads and executes it.
     Http1,
     /// Its connection is a task: HTTP/2, a WebSocket, fields that are not plain.
     Task,
-    /// The fast path reads it, and a task asks for it behind the batch.
+    /// The fast path reads it, and a task requests admission after the batch.
     HandedOver,
-    /// The same, and its body comes after another rest.
+    /// The same, but its body arrives after another rest.
     InTwoPackets,
-    /// The fast path executes the first of two, and a task asks for the second behind the batch.
+    /// The fast path executes the first of two requests, and a task requests admission for the second after the batch.
     Together,
-    /// The fast path finds the batch full, and the connection waits unread.
+    /// The batch is full for the fast path, so the connection waits unread.
     WaitsUnread,
-    /// A task finds the batch full, and waits with its request.
+    /// The batch is full for a task, so it waits with its request.
     WaitsAsTask,
-    /// The socket was ready, and nothing was there.
+    /// The socket was ready, but had no data.
     Nothing,
 }
 
@@ -64,14 +64,14 @@ const WAYS: [Way; 8] = [
     Way::Nothing,
 ];
 
-/// The loop while the connection rests.
+/// The state of the loop while the connection rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meanwhile {
     /// The loop waits for its sockets.
     Waits,
-    /// The loop works on things that do not pass admission, and its sockets are ready whenever it looks.
+    /// The loop works on things outside admission, and its sockets are ready at each check.
     HardlyWaits,
-    /// The same, with so much to do that it never comes to waiting.
+    /// The same, but it has so much work that it never waits.
     NeverWaits,
 }
 
@@ -124,7 +124,7 @@ impl Loop {
         done
     }
 
-    /// Begins batches for as long as their task is woken.
+    /// Begins batches as long as their task is woken.
     fn drive(&self) {
         while self.driver.0.load(Ordering::Relaxed) {
             self.machine.work(BATCH_COST);
@@ -132,14 +132,14 @@ impl Loop {
         }
     }
 
-    /// Gives the connection a place in the batch, and lets the first of its requests go, if it is there.
+    /// Gives the connection a place in the batch, and admits its first request if there is one.
     fn reads(&self, is_request: bool) -> Option<Admitted> {
         assert!(self.admission.goes_at_once(&self.place));
         self.machine.work(MICROSECOND * 5);
         is_request.then(|| self.admission.enter_now(&self.place, BYTES).unwrap())
     }
 
-    /// Lets another connection take all the room of the batch.
+    /// Lets another connection use all the room of the batch.
     fn fill(&self) {
         let other = BatchSlot::default();
         assert!(self.admission.goes_at_once(&other));
@@ -151,14 +151,14 @@ impl Loop {
         self.admission.enter(&self.place, BYTES, || LOCAL)
     }
 
-    /// Lets a task's request enter; the driver follows.
+    /// Lets a task's request enter, then runs the driver.
     fn task(&self) -> Option<Admitted> {
         let admitted = went(&mut pin!(self.enters()));
         self.drive();
         admitted
     }
 
-    /// Asks once, and says when each request was complete and went.
+    /// Sends requests in one way. Returns when each was complete, and its admission.
     fn asks(&self, way: Way, meanwhile: Meanwhile) -> (Instant, Vec<Admitted>) {
         let mut sent = self.machine.now();
         let went = match way {
@@ -237,7 +237,7 @@ fn went(entering: &mut std::pin::Pin<&mut Entering<'_, Rc<Machine>>>) -> Option<
     }
 }
 
-/// Asks in three ways with two rests between them; none is older than it may be, or younger than it is.
+/// Sends requests in three ways with two rests between them. Checks that none is older than allowed, or younger than it is.
 fn judge(ways: [Way; 3], meanwhile: Meanwhile, rests: [Duration; 2]) {
     let alone = Loop::new();
     let most = match meanwhile {

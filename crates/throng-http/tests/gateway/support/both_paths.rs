@@ -1,4 +1,4 @@
-//! The same request by each of the two paths, and over HTTP/2.
+//! The same request on each of the two paths, and over HTTP/2.
 
 use super::{
     Client, CommandAnswer,
@@ -7,7 +7,7 @@ use super::{
 };
 use throng_http::Running;
 
-/// A field that sends a request, and its connection, to the full path.
+/// A field that moves a request, and its connection, to the full path.
 pub(crate) const FULL: (&str, &str) = ("te", "trailers");
 
 /// Asks in the fast path and in the full one.
@@ -57,7 +57,7 @@ pub(crate) fn in_all(
         let head = format!("{method} {path} HTTP/1.1\r\nHOST: localhost\r\n{fields}\r\n");
         Client::new(gateway).send(head + body).answer()
     });
-    // HTTP/2 knows small letters only.
+    // HTTP/2 allows only lower-case names.
     let small: Vec<(String, &str)> = fields
         .iter()
         .map(|(name, value)| (name.to_lowercase(), *value))

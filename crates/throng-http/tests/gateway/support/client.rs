@@ -7,10 +7,10 @@ use std::{
 use throng_http::Running;
 pub(crate) use throng_testing::READ_PATIENCE as PATIENCE;
 
-/// A connection, whose requests go one after the other.
+/// A connection whose requests are sent one after another.
 pub(crate) struct Client<S = TcpStream>(throng_testing::Client<S>);
 
-/// A response that has come whole.
+/// A complete response.
 pub(crate) type Answer = throng_testing::Response<Vec<u8>>;
 
 impl Client {
@@ -18,7 +18,7 @@ impl Client {
         Self::of(gateway.address())
     }
 
-    /// Connects with a receive buffer that holds next to nothing.
+    /// Connects with a tiny receive buffer.
     pub(crate) fn with_small_buffer(gateway: &Running) -> Self {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
@@ -41,7 +41,7 @@ impl Client {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Over anything that bytes go over.
+    /// Creates a client over any byte stream.
     pub(crate) fn over(stream: S) -> Self {
         Self(throng_testing::Client::over(stream))
     }
@@ -73,12 +73,12 @@ impl<S: Read + Write> Client<S> {
         self.0.head()
     }
 
-    /// The next line, without its end.
+    /// Reads the next line, without its end.
     pub(crate) fn line(&mut self) -> io::Result<String> {
         self.0.line()
     }
 
-    /// The server closes the connection, and says nothing more.
+    /// Checks that the server closes the connection without another byte.
     #[track_caller]
     pub(crate) fn is_closed(&mut self) {
         let mut rest = Vec::new();
@@ -102,7 +102,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-/// A request's bytes; that a command is JSON need not be said.
+/// Returns a request's bytes. The content type of a command may be omitted.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
     let is_typed = method != "POST" || headers.iter().any(|(name, _)| *name == "content-type");
     let json = (!is_typed).then_some(("content-type", "application/json"));

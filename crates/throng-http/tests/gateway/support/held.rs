@@ -1,4 +1,4 @@
-//! A gateway whose commits can be made to wait.
+//! A gateway whose commits can be held up.
 
 use super::{section, wait};
 use throng::{
@@ -9,12 +9,12 @@ use throng_http::{Gateway, Limits, Running};
 use throng_testing::HeldJournal;
 use tokio::sync::watch;
 
-/// A gateway whose commits wait while `true` was sent.
+/// Starts a gateway whose commits wait while the sender's value is true.
 pub(crate) fn held(limits: Limits) -> (Running, watch::Sender<bool>) {
     held_with(Options::default(), |gateway| gateway.limits(limits))
 }
 
-/// The same, set otherwise.
+/// Does the same with other options and settings.
 pub(crate) fn held_with(options: Options, set: impl FnOnce(Gateway) -> Gateway) -> (Running, watch::Sender<bool>) {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());

@@ -27,14 +27,14 @@ use tokio::{
 /// The body of a request.
 type Body = BoxBody<Bytes, Infallible>;
 
-/// A connection; its clones share it.
+/// A connection. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Http2 {
     sender: SendRequest<Body>,
 }
 
 impl Http2 {
-    /// Opens one; the task ends with it.
+    /// Opens a connection, whose task ends with it.
     pub(crate) async fn new(
         address: SocketAddr,
         set: impl FnOnce(&mut Builder<TokioExecutor>),
@@ -42,7 +42,7 @@ impl Http2 {
         Self::over(TcpStream::connect(address).await.unwrap(), set).await
     }
 
-    /// The same, over anything that bytes go over.
+    /// Opens a connection over any byte stream.
     pub(crate) async fn over(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         set: impl FnOnce(&mut Builder<TokioExecutor>),
@@ -54,7 +54,7 @@ impl Http2 {
         (Self { sender }, tokio::spawn(async { drop(connection.await) }))
     }
 
-    /// Opens a connection that the client keeps alive by pings, whatever happens.
+    /// Opens a connection that the client keeps alive by pings in any case.
     pub(crate) async fn lively(address: SocketAddr, window: u32) -> (Self, JoinHandle<()>) {
         let every = Duration::from_millis(5);
         let set = |builder: &mut Builder<TokioExecutor>| {
@@ -64,7 +64,7 @@ impl Http2 {
         Self::new(address, set).await
     }
 
-    /// Sends a request with a body that comes in pieces, until their sender is dropped.
+    /// Sends a request whose body arrives in pieces, until their sender is dropped.
     pub(crate) fn upload(
         &self,
         path: &str,
@@ -101,12 +101,12 @@ impl Http2 {
         async move { sender.send_request(request).await }
     }
 
-    /// A request's head of an answer.
+    /// Sends a request. Returns the head of its answer.
     pub(crate) async fn begin(&self, method: &str, path: &str, body: &str) -> Response<Incoming> {
         self.begin_with(method, path, &[], body).await
     }
 
-    /// The same, with further header fields.
+    /// Does the same with further header fields.
     pub(crate) async fn begin_with(
         &self,
         method: &str,
@@ -117,7 +117,7 @@ impl Http2 {
         self.try_begin(method, path, fields, body).await.unwrap()
     }
 
-    /// The same, where the stream may be reset.
+    /// Does the same for a stream that may be reset.
     pub(crate) async fn try_begin(
         &self,
         method: &str,
@@ -129,22 +129,22 @@ impl Http2 {
         patiently(self.request(method, path, fields, body)).await
     }
 
-    /// The head of the answer to a request without a body.
+    /// Sends a request without a body. Returns the head of its answer.
     pub(crate) async fn head(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Response<Incoming> {
         let body = http_body_util::Empty::new().boxed();
         patiently(self.request(method, path, fields, body)).await.unwrap()
     }
 
-    /// A request's answer.
+    /// Sends a request. Returns its answer.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         read(self.begin(method, path, body).await).await
     }
 }
 
-/// The first bytes of every connection, and empty settings.
+/// The first bytes of every connection, with empty settings.
 pub(crate) const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// A frame as it comes.
+/// The head of a received frame.
 pub(crate) struct FrameHead {
     pub(crate) kind: u8,
     pub(crate) flags: u8,
@@ -157,7 +157,7 @@ pub(crate) const HEADERS: u8 = 1;
 /// The flag of the last frame of a stream.
 pub(crate) const END_STREAM: u8 = 1;
 
-/// A connection whose frames are seen.
+/// A connection with visible frames.
 pub(crate) struct Frames<S> {
     stream: S,
     /// The number of the last request's stream.
@@ -170,7 +170,7 @@ impl<S: Read + Write> Frames<S> {
         Self { stream, last: 0 }
     }
 
-    /// The next frame that comes.
+    /// Reads the next frame.
     pub(crate) fn next(&mut self) -> FrameHead {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).unwrap();
@@ -196,7 +196,7 @@ impl<S: Read + Write> Frames<S> {
         ];
         let mut block = Vec::new();
         for (name, value) in pseudo.iter().chain(fields) {
-            // A literal field that is not indexed, each of whose lengths fits into seven bits.
+            // A literal field without indexing, with lengths of at most seven bits.
             block.push(0);
             for text in [name, value] {
                 assert!(text.len() < 127, "{text}");
@@ -226,14 +226,14 @@ impl<S: Read + Write> Frames<S> {
     }
 }
 
-/// All of an answer.
+/// Reads a whole answer.
 pub(crate) async fn read(response: Response<Incoming>) -> (u16, String) {
     let status = response.status().as_u16();
     let body = patiently(response.into_body().collect()).await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// A wait that a test has failed by, if it is longer.
+/// Waits for at most the time after which a test fails.
 pub(crate) async fn patiently<T>(wait: impl Future<Output = T>) -> T {
     timeout(PATIENCE, wait).await.expect("it came to an end in time")
 }

@@ -1,4 +1,4 @@
-//! A small service, and a client that sees every byte.
+//! A small service, and clients for it.
 
 pub(crate) mod both_paths;
 pub(crate) mod client;
@@ -17,22 +17,22 @@ use throng_http::{Gateway, Limits, Running};
 pub(crate) use client::{Client, CommandAnswer};
 pub(crate) use throng_testing::block_on as wait;
 
-/// An engine with sections, on a journal in memory.
+/// Starts an engine with sections, on a journal in memory.
 pub(crate) fn engine() -> Engine {
     engine_with(Options::default())
 }
 
-/// The same, set otherwise.
+/// Starts it with these options.
 pub(crate) fn engine_with(options: Options) -> Engine {
     engine_of(|builder| builder.options(options))
 }
 
-/// The same, with more.
+/// Starts it with an extended builder.
 pub(crate) fn engine_of(more: impl FnOnce(Builder) -> Builder) -> Engine {
     engine_on(MemoryJournal::new(), more)
 }
 
-/// The same, on this journal.
+/// Starts it on this journal.
 pub(crate) fn engine_on(journal: MemoryJournal, more: impl FnOnce(Builder) -> Builder) -> Engine {
     let store = MemoryStore::new(journal.clone());
     let builder = Engine::builder()
@@ -41,17 +41,17 @@ pub(crate) fn engine_on(journal: MemoryJournal, more: impl FnOnce(Builder) -> Bu
     wait(more(builder.query::<section::Section, section::Enrolled>()).start(journal, store)).unwrap()
 }
 
-/// A gateway on a free port.
+/// Starts a gateway on a free port.
 pub(crate) fn start(set: impl FnOnce(Gateway) -> Gateway) -> Running {
     set(Gateway::builder(engine())).start().unwrap()
 }
 
-/// A gateway as it comes.
+/// Starts a gateway with default settings.
 pub(crate) fn plain() -> Running {
     start(|gateway| gateway)
 }
 
-/// A gateway of short turns, at which hardly anybody may wait.
+/// Starts a gateway with short batches, which allows only short waits.
 pub(crate) fn impatient() -> Running {
     let limits = Limits {
         batch: Duration::from_millis(1),
@@ -61,7 +61,7 @@ pub(crate) fn impatient() -> Running {
     start(|gateway| gateway.limits(limits))
 }
 
-/// A number that the metrics of a gateway show.
+/// Returns a value from the gateway's metrics.
 pub(crate) fn metric(gateway: &Running, name: &str) -> u64 {
     let text = Client::new(gateway).get("/metrics").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -69,7 +69,7 @@ pub(crate) fn metric(gateway: &Running, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {name} in {text}"))
 }
 
-/// A file with tokens for these callers, and the tokens.
+/// Writes a file with tokens for these callers. Returns it with the tokens.
 pub(crate) fn tokens<const N: usize>(names: [&str; N]) -> (tempfile::TempDir, [String; N]) {
     let dir = tempfile::tempdir().unwrap();
     let made = names.map(|name| throng_http::make_token(name, None).unwrap());

@@ -12,16 +12,16 @@ use tokio_tungstenite::tungstenite::{
     protocol::CloseFrame,
 };
 
-/// A WebSocket, with what came before it was asked for.
+/// A WebSocket, with the messages that arrived but were not requested yet.
 pub(crate) struct Socket {
     pub(crate) inner: WebSocket<TcpStream>,
     told: VecDeque<Value>,
-    /// Frames with messages that came.
+    /// The number of received frames with messages.
     pub(crate) frames: usize,
 }
 
 impl Socket {
-    /// Opens one, and reads the hello.
+    /// Opens a socket, and reads the hello.
     pub(crate) fn new(gateway: &Running) -> Self {
         let (mut socket, response) = Self::open(gateway, &[("sec-websocket-protocol", "other, throng.v1")]).unwrap();
         assert_eq!(response.headers()["sec-websocket-protocol"], "throng.v1");
@@ -33,12 +33,12 @@ impl Socket {
         socket
     }
 
-    /// Asks for one, with further header fields.
+    /// Requests a socket, with further header fields.
     pub(crate) fn open(gateway: &Running, fields: &[(&'static str, &str)]) -> Result<(Self, Response), u16> {
         Self::open_at(gateway, "/api/ws", fields)
     }
 
-    /// The same, at another path.
+    /// Requests a socket at another path.
     pub(crate) fn open_at(
         gateway: &Running,
         path: &str,
@@ -72,7 +72,7 @@ impl Socket {
         self
     }
 
-    /// The next message.
+    /// Returns the next message.
     #[track_caller]
     pub(crate) fn next(&mut self) -> Value {
         while self.told.is_empty() {
@@ -94,7 +94,7 @@ impl Socket {
         self.told.pop_front().unwrap()
     }
 
-    /// The next message, which has this type and id.
+    /// Returns the next message, which must have this type and id.
     #[track_caller]
     pub(crate) fn expect(&mut self, kind: &str, id: impl Into<Value>) -> Value {
         let told = self.next();
@@ -102,7 +102,7 @@ impl Socket {
         told
     }
 
-    /// The next message, which is a problem; returns the problem.
+    /// Returns the problem in the next message, which must be one.
     #[track_caller]
     pub(crate) fn problem(&mut self, id: impl Into<Value>, slug: &str) -> Value {
         let told = self.expect("problem", id);
@@ -119,7 +119,7 @@ impl Socket {
         self.expect("reply", "c")["body"].clone()
     }
 
-    /// The server closes it; the close frame's code.
+    /// Waits for the server to close the socket. Returns the code of the close frame.
     #[track_caller]
     pub(crate) fn close_code(&mut self) -> u16 {
         let until = Instant::now() + PATIENCE;
@@ -138,12 +138,12 @@ impl Socket {
     }
 }
 
-/// A command to a section.
+/// Returns a command to a section.
 pub(crate) fn command(id: impl Into<Value>, entity: &str, command: &str, body: &Value) -> Value {
     json!({ "type": "command", "id": id.into(), "kind": "section", "entity": entity, "command": command, "body": body })
 }
 
-/// A query of a section.
+/// Returns a query of a section.
 pub(crate) fn query(id: impl Into<Value>, entity: &str, query: &str, arguments: &Value) -> Value {
     json!({ "type": "query", "id": id.into(), "kind": "section", "entity": entity, "query": query, "arguments": arguments })
 }

@@ -369,7 +369,7 @@ mod tests {
         let before = Before::default();
         assert!(before.is_due(400, 100) && before.is_due(1, 0));
         assert!(!before.is_due(399, 100));
-        // It has left a file as large as that.
+        // The last compaction left a file of this size.
         let before = Before {
             look_at: 0,
             file_bytes: 500,

@@ -1,6 +1,6 @@
-//! Directories that programs of each format have written are opened, hold what they held, and work on.
+//! Directories written by programs of each format can be opened, keep their contents, and go on working.
 //!
-//! A fixture is written once, by the program that writes its format, and stays as it is:
+//! A fixture is written once, by the program of its format, and never changes:
 //! `cargo test -p throng-log --test log -- --ignored write_fixtures`.
 
 mod script;
@@ -23,11 +23,11 @@ use throng_log::{
     tools::{self, ExportOptions, ImportOptions, Until},
 };
 
-/// The format that this program writes.
+/// The format written by this program.
 const FORMAT: &str = "format-1";
-/// All formats that it reads.
+/// All formats read by this program.
 const FORMATS: [&str; 1] = [FORMAT];
-/// The parts of a fixture.
+/// The names of a fixture's parts.
 const DIRECTORY: &str = "directory";
 const BACKUP: &str = "backup";
 const EXPORT: &str = "export.jsonl";
@@ -48,7 +48,7 @@ fn options() -> Options {
     }
 }
 
-/// Copies each file of a directory as it is, also while an engine uses it: as a kill leaves them.
+/// Copies the files of a directory, even while an engine uses it. The copy is what a kill would leave.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -112,13 +112,13 @@ fn kinds(dir: &Path) -> Value {
     script::kinds(kinds.into_iter())
 }
 
-/// The sentences of a check: an accepted loss is told for good.
+/// Returns the sentences of a check. An accepted loss is always reported.
 fn findings(dir: &Path) -> Vec<String> {
     let found = tools::verify(&options(), dir).unwrap();
     found.damages.into_iter().map(|damage| damage.why).collect()
 }
 
-/// Opens a directory, compares what it shows with what it is to show, works on, and checks it.
+/// Opens a directory, compares its answers with the expected ones, goes on working, and checks it.
 async fn works(dir: &Path, expected: &Value) {
     let (engine, _) = start(dir, options(), true).await;
     let seen = script::observe(&engine).await;
@@ -162,7 +162,7 @@ async fn backups_of_each_format_are_restored_and_work_on() {
         unpack_all(&fixture(format).join(BACKUP), &backup);
         tools::restore(&options(), (&backup, None), &restored, Until::End).unwrap();
         works(&restored, &expected).await;
-        // A backup is a directory, too.
+        // A backup must work as a directory, too.
         works(&backup, &expected).await;
     }
 }
@@ -183,7 +183,7 @@ async fn exports_of_each_format_are_imported_and_work_on() {
     }
 }
 
-/// Takes the last commit of a directory away, and says up to where its store goes.
+/// Removes the last commit of a directory. Returns the position that its store covers.
 async fn lose_the_last_commit(dir: &Path) -> Position {
     let mut segments: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     segments.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
@@ -203,7 +203,7 @@ async fn lose_the_last_commit(dir: &Path) -> Position {
     }
 }
 
-/// Writes a directory in which everything stands that this format knows.
+/// Writes a directory that contains everything this format has.
 async fn write_directory(scratch: &Path, to: &Path) {
     let (first, lost, second) = (scratch.join("first"), scratch.join("lost"), scratch.join("second"));
     let (engine, _) = start(&first, options(), true).await;

@@ -1,4 +1,4 @@
-//! The epoch that a fixture holds, the answers of an engine that opens it, and the work that goes on from there.
+//! The epoch recorded in a fixture, the answers of an engine that opens it, and the work that follows.
 
 use super::service::{Account, Balances, Clock, Command, DAY, Former, Never, Short, VisitCommand, Visits};
 use serde_json::{Map, Value, json};
@@ -65,7 +65,7 @@ pub(crate) async fn begin(engine: &Engine) {
     engine.checkpoint().await.unwrap();
 }
 
-/// All that happens before the last checkpoint but one, and that checkpoint.
+/// Does everything up to the last checkpoint but one, and makes that checkpoint.
 pub(crate) async fn live(engine: &Engine) {
     for (id, balance) in [
         ("ann", 100),
@@ -130,7 +130,7 @@ pub(crate) async fn live(engine: &Engine) {
     gone.ask(VisitCommand::Leave).await.unwrap();
 }
 
-/// Happens in the next epoch: a checkpoint by a program that lacks a kind, and what stands behind it.
+/// Runs the next epoch: a checkpoint by a program that lacks a kind, and records after it.
 pub(crate) async fn live_on(engine: &Engine) {
     enter::<Visits>(engine, "hall", "visit 7".into()).await;
     engine.checkpoint().await.unwrap();
@@ -169,7 +169,7 @@ pub(crate) async fn states(engine: &Engine) -> Value {
     Value::Object(states)
 }
 
-/// All that a person can see.
+/// Returns everything visible to an operator.
 pub(crate) async fn observe(engine: &Engine) -> Value {
     let mut entities = Map::new();
     for (index, kind, id) in addresses(engine).await {
@@ -231,9 +231,9 @@ pub(crate) async fn observe(engine: &Engine) -> Value {
     json!({"entities": entities, "states": states(engine).await, "dead": dead, "balances": balances})
 }
 
-/// Works on: keys, a command, dead messages, a waiting message, a checkpoint.
+/// Goes on working: keys, a command, dead messages, a waiting message, a checkpoint.
 pub(crate) async fn work_on(engine: &Engine) {
-    // Keys of before the checkpoint and of behind it hold.
+    // Keys from before and after the checkpoint are both remembered.
     let answers = [("accepted", 5), ("behind", 1)];
     let before = states(engine).await["account/ann"]["balance"].clone();
     for (key, amount) in answers {
@@ -271,7 +271,7 @@ pub(crate) async fn work_on(engine: &Engine) {
     engine.checkpoint().await.unwrap();
 }
 
-/// Lets the timer fire that was set for the tenth day, after a restart.
+/// After a restart, fires the timer that was set for the tenth day.
 pub(crate) async fn fire(engine: &Engine, clock: &Arc<Clock>) {
     clock.add(DAY * 11);
     eventually("the timer fires", async || {

@@ -1,4 +1,4 @@
-//! The service of the fixtures: its entities use every record kind, and may not change while a fixture is kept.
+//! The service of the fixtures. Its entities use every record kind. It must not change while a fixture is kept.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,12 +40,12 @@ pub(crate) enum Command {
     Withdraw {
         amount: i64,
     },
-    /// Withdraws here and deposits there.
+    /// Withdraws here and deposits into another account.
     Pay {
         to: String,
         amount: i64,
     },
-    /// Requests a withdrawal there, and hears its outcome.
+    /// Requests a withdrawal from another account, and receives its outcome.
     Collect {
         from: String,
         amount: i64,
@@ -173,7 +173,7 @@ pub(crate) enum VisitCommand {
     Enter {
         text: String,
     },
-    /// Enters, and has an account deposit one: the message can outlive the event.
+    /// Enters, and sends a deposit to an account. The message can outlive the event.
     Tip {
         account: String,
     },
@@ -224,7 +224,7 @@ impl Entity for Visits {
     }
 }
 
-/// Is missing in the program that makes the last checkpoint: the store notes its records.
+/// Missing in the program that makes the last checkpoint, so the store notes its records.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Former(Visits);
 
@@ -268,7 +268,7 @@ impl Projection for Balances {
     }
 }
 
-/// Shows the time of day at which the fixtures were written, and what was added to it.
+/// Shows the time of day at which the fixtures were written, plus an offset.
 pub(crate) struct Clock {
     host: TokioHost,
     added_micros: AtomicI64,
@@ -297,7 +297,7 @@ impl Host for Clock {
     }
 }
 
-/// The service, without what it stands on. Checkpoints and passes of retention are made when a test says so.
+/// Returns the service without a journal. Checkpoints and retention run only on a test's request.
 pub(crate) fn service(has_former: bool, clock: Arc<Clock>) -> Builder {
     let options = Options {
         keep: BTreeMap::new(),

@@ -1,5 +1,4 @@
-//! A world in which nothing happens but what the test says: loops poll when they are told to, and tasks of the engine run
-//! when they were woken and the test comes to them.
+//! A world in which only the test acts. Loops poll on request. Woken tasks of the engine run when the test runs them.
 
 use std::{
     future::Future,
@@ -24,7 +23,7 @@ use throng_testing::{
     fixtures::{Command, Counter},
 };
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -34,7 +33,7 @@ impl Wake for Count {
     }
 }
 
-/// No time passes, and tasks run when the test says.
+/// No time passes, and tasks run on the test's request.
 #[derive(Default)]
 struct StillHost {
     tasks: Mutex<Vec<(Task, Arc<Count>)>>,
@@ -59,7 +58,7 @@ impl Host for StillHost {
     }
 }
 
-/// Notes which loop appends, and runs what the test wants to happen meanwhile.
+/// A journal that records which loop appends, and runs the test's code meanwhile.
 #[derive(Default)]
 pub(crate) struct StepJournal {
     journal: MemoryJournal,
@@ -68,12 +67,12 @@ pub(crate) struct StepJournal {
 }
 
 impl StepJournal {
-    /// Runs this during the next append, on the thread of whoever leads.
+    /// Runs this during the next append, on the leader's thread.
     pub(crate) fn during_the_next_append(&self, what: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock().unwrap() = Some(Box::new(what));
     }
 
-    /// The names of the threads that appended the commits, in order.
+    /// Returns the names of the threads that appended the commits, in order.
     pub(crate) fn leaders(&self) -> Vec<String> {
         self.leaders.lock().unwrap().clone()
     }
@@ -115,7 +114,7 @@ impl World {
         Self { engine, host, journal }
     }
 
-    /// Polls the engine's own tasks, each as often as it was woken.
+    /// Polls the engine's own tasks, once for each wake-up.
     pub(crate) fn run_woken_tasks(&self) {
         loop {
             let mut tasks = std::mem::take(&mut *self.host.tasks.lock().unwrap());
@@ -135,7 +134,7 @@ impl World {
         }
     }
 
-    /// A loop on a thread of this name.
+    /// Creates a loop on a thread of this name.
     pub(crate) fn new_loop(&self, name: &str) -> Loop {
         let (steps, to_do) = mpsc::channel::<Run>();
         let (engine, woken) = (self.engine.clone(), Arc::new(Count::default()));
@@ -160,7 +159,7 @@ impl World {
 
 type Run = (Box<dyn FnOnce(&mut Step) + Send>, mpsc::Sender<()>);
 
-/// A loop, as the test holds it.
+/// The test's handle of a loop.
 #[derive(Clone)]
 pub(crate) struct Loop {
     steps: mpsc::Sender<Run>,
@@ -168,14 +167,14 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Takes a step on the loop's thread, and waits until it is done.
+    /// Runs a step on the loop's thread, and waits until it is done.
     pub(crate) fn run(&self, step: impl FnOnce(&mut Step) + Send + 'static) {
         let (tell, told) = mpsc::channel();
         self.steps.send((Box::new(step), tell)).unwrap();
         told.recv().unwrap();
     }
 
-    /// Returns the number of times its committer was woken.
+    /// Returns the number of wake-ups of its committer.
     pub(crate) fn woken(&self) -> usize {
         self.woken.0.load(SeqCst)
     }
@@ -194,7 +193,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A client of this loop hits a counter: it is staged, and not committed yet.
+    /// Lets a client of this loop hit a counter. The command is staged, but not committed yet.
     pub(crate) fn hit(&mut self, id: &str) {
         let counter = self.engine.entity::<Counter>(id);
         let mut ask: Ask = Box::pin(async move { counter.ask(Command::Hit {}).await.is_ok() });
@@ -209,14 +208,14 @@ impl Step {
         assert!(committer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
 
-    /// Polls it until nobody wakes it.
+    /// Polls the committer until it has no more wake-ups.
     pub(crate) fn poll_woken_committer(&mut self) {
         while self.polled < self.woken.0.load(SeqCst) {
             self.poll_committer();
         }
     }
 
-    /// The loop ends.
+    /// Ends the loop.
     pub(crate) fn end(&mut self) {
         self.committer = None;
     }

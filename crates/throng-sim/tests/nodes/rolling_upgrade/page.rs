@@ -1,4 +1,4 @@
-//! Pages as two releases of a service know them. They number what they send, and note what they take.
+//! Pages in two releases of a service. They number their messages, and record those they take.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use throng::model::*;
 use throng_testing::fixtures::Never;
 
-/// Ids from here on are those of leaves, which only the next release knows.
+/// The first id of leaves, a kind that only the next release has.
 pub(super) const FIRST_LEAF: u64 = 1_000;
 
 /// The messages of a page.
@@ -16,7 +16,7 @@ pub(super) struct Known {
     pub(super) sent: BTreeMap<u64, u64>,
     /// The messages taken, by sender.
     pub(super) taken: BTreeMap<u64, Taken>,
-    /// Timers that were set, and that have rung.
+    /// The numbers of timers set, and fired.
     pub(super) set: u64,
     pub(super) rung: u64,
     /// The messages that came twice, or after a later one.

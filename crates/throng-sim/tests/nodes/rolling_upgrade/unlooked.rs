@@ -1,4 +1,4 @@
-//! An old node that cannot look at the others since the next release came: a message that only that release understands waits for a look.
+//! An old node that has not checked the others since the next release joined. A message that only that release understands waits for a check.
 
 use super::{AFTER, BEFORE, Lie, NEW, PAGES, World, all_is_taken, is_noticed};
 use crate::{PAUSE, SETTLES, in_time};
@@ -10,10 +10,10 @@ use throng::journal::ShardId;
 use throng_core::limits;
 use throng_sim::{Failure, Faults, Run, Sim, Simulation, Timing, for_each_seed};
 
-/// The shard of the sender goes to the next release well before this is over for the node that does not see it.
+/// Long enough for the sender's shard to move to the next release well before the lease of the node that does not notice expires.
 const LEASE: Duration = Duration::from_secs(20);
 const SHARDS: u16 = 2;
-/// Has not looked.
+/// The node that has not checked.
 const UNLOOKED: usize = 0;
 const WAITS: &str = "waits at a node that has not looked";
 

@@ -115,7 +115,7 @@ mod tests {
         ))
     }
 
-    /// An outbox in which `big` has sent itself more than half of its credit.
+    /// Returns an outbox in which `big` has sent itself messages for more than half of its credit.
     fn outbox() -> Outbox {
         let outbox = Outbox::new(1, (80, usize::MAX), Arc::default());
         outbox.push((1..=50).map(|number| message("big", "big", number)));

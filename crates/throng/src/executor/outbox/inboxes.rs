@@ -73,7 +73,7 @@ mod tests {
 
     const SHARDS: u16 = 2;
 
-    /// An id of an entity in this shard.
+    /// Returns the id of an entity in this shard.
     fn id(shard: u16) -> String {
         let is_there = |id: &String| limits::shard_of(limits::hash("kind", id), SHARDS) == ShardId(shard);
         (0..).map(|number: u32| number.to_string()).find(is_there).unwrap()
@@ -113,7 +113,7 @@ mod tests {
         assert!(outbox.take(&mut 1).is_none() && !outbox.has_more() && !outbox.is_empty());
         assert_eq!(outbox.len(), 3);
         assert_eq!(outbox.oldest().unwrap().commit, CommitNo(most));
-        // Nor while they are executed.
+        // Messages being executed count as well.
         (1..most).for_each(|_| outbox.out_of_inbox(ShardId(0)));
         assert!(outbox.take(&mut 1).is_none());
         outbox.out_of_inbox(ShardId(0));

@@ -394,7 +394,7 @@ mod tests {
         let seen = behind;
         assert_eq!((seen.read, seen.upto), (at(9), at(20)));
         assert!(!behind.has_read(seen, at(15), false));
-        // A message of an earlier commit, which was in somebody's hands meanwhile.
+        // A message of an earlier commit, which a thread held meanwhile.
         let seen = behind;
         behind.add(at(12));
         assert!(!behind.has_read(seen, at(20), false), "it is not among what was read");
@@ -406,7 +406,7 @@ mod tests {
         assert!(behind.has_read(behind, at(25), true), "nothing was left of it");
     }
 
-    /// A message of this commit, the one of this number from its shard.
+    /// Returns a message of this commit, with this number in its shard.
     fn message(commit: u64, number: u64) -> Box<Outgoing> {
         let body = br#"{"to":["kind","id"],"command":{}}"#;
         let sender = Address::new("kind", "sender");
@@ -445,7 +445,7 @@ mod tests {
         let outbox = outbox(10);
         outbox.push([message(1, 1)]);
         let _held = outbox.take(&mut 1).unwrap();
-        // A message of the same commit.
+        // The second message is of the same commit.
         assert_eq!(outbox.park(ShardId(1), message(1, 2)), Parked::First);
         outbox.unpark(&message(1, 2).delivery.to);
         let mut second = outbox.take(&mut 1).unwrap();
@@ -464,7 +464,7 @@ mod tests {
             !outbox.has_more() && !was_woken(&outbox),
             "the first takes all the room"
         );
-        // Nobody takes it: it gives its room to others.
+        // The queue is unreachable, so it gives its room to others.
         outbox.set_unreachable(&queue);
         assert!(outbox.has_more() && was_woken(&outbox));
         assert_eq!(outbox.to_read(), Some(Behind::of(at(2))));
@@ -476,7 +476,7 @@ mod tests {
         let outbox = outbox(1);
         outbox.push([message(5, 1), message(6, 2)]);
         assert_eq!(outbox.with(|window| window.behind), Some(Behind::of(at(6))));
-        // A message of another shard, whose thread was held up between its record and this.
+        // A message of another shard, whose thread was delayed after it had recorded the message.
         outbox.push([message(3, 1)]);
         assert_eq!(
             outbox.with(|window| window.behind),
@@ -487,7 +487,7 @@ mod tests {
         );
     }
 
-    /// A queue that nobody takes, whose only message is left to the log.
+    /// Returns a queue whose peer is unreachable, and whose only message is left to the log.
     fn unreachable_line(outbox: &Outbox, first: Box<Outgoing>) -> PeerQueue {
         let queue = outbox.send_remote(ShardId(1), first).unwrap();
         outbox.set_unreachable(&queue);
@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(next(&outbox, &queue), Next::Read(seen));
         outbox.has_read_of(&queue, seen, [message(1, 1)].into(), (at(1), false));
         assert_eq!(next(&outbox, &queue), Next::Send(vec![1]));
-        // The next one comes, and nobody has taken the first.
+        // The next message arrives before the first was taken.
         assert_eq!(outbox.send_remote(ShardId(1), message(2, 2)), None);
         let both = Behind {
             read: at(0),

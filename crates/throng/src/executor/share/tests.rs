@@ -10,7 +10,7 @@ fn share() -> Arc<Share> {
     share
 }
 
-/// Returns a share on a loop where other entities had nothing to do lately.
+/// Returns a share on a loop where other entities were idle lately.
 fn alone() -> Arc<Share> {
     let share = Share::new(Duration::from_micros(4 * u64::from(REQUEST_MICROS)));
     share.begin();
@@ -18,7 +18,7 @@ fn alone() -> Arc<Share> {
     Arc::new(share)
 }
 
-/// Runs one command, or says who waits.
+/// Runs one command, or returns the ticket of its wait.
 fn run(share: &Arc<Share>, hash: u64) -> Option<Ticket> {
     if may_be_hot(hash)
         && let Entry::Wait(ticket) = share.enter(hash)
@@ -106,7 +106,7 @@ fn one_that_does_not_come_holds_up_nobody() {
     let mut waiting: Vec<Ticket> = (0..14).filter_map(|_| run(&share, HOT)).collect();
     assert!(waiting.iter_mut().all(|ticket| !go(ticket)));
     share.batch_ends();
-    // Four were let go, and nobody polls the first.
+    // Four were released, but the first is not polled.
     assert!(!go(&mut waiting[1]));
     share.batch_ends();
     assert!(go(&mut waiting[1]));

@@ -1,4 +1,5 @@
-//! A journal whose writer can be made to fail, and to be without a successor for a while; or to remove no history, of which it notes where that begins.
+//! A journal whose writer can be made to fail, and to have no successor for a while. It can also refuse to remove history, and records where erasures
+//! began.
 
 use std::sync::{
     Arc, Mutex,
@@ -22,9 +23,9 @@ pub struct Failing {
     disk_bytes: Arc<AtomicU64>,
     erasures: Arc<Mutex<Vec<Position>>>,
     keeps_from: Arc<AtomicU64>,
-    /// The next seal waits for this.
+    /// The next seal waits for this channel.
     seals_after: Arc<Mutex<Option<mpsc::Receiver<()>>>>,
-    /// A new writer can be opened.
+    /// True if a new writer can be opened.
     opens: watch::Sender<bool>,
 }
 
@@ -43,60 +44,60 @@ impl Failing {
         }
     }
 
-    /// The next append fails, and no other writer can be opened until [`recovers`](Self::recovers).
+    /// Fails the next append. No other writer can be opened until [`recovers`](Self::recovers).
     pub fn fails(&self) {
         self.opens.send_replace(false);
         self.fails.store(true, SeqCst);
     }
 
-    /// Its storage is full, or has room again.
+    /// Sets if the storage is full.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, SeqCst);
     }
 
-    /// Sets the bytes that it takes of the disk.
+    /// Sets the disk usage in bytes.
     pub fn set_disk_bytes(&self, bytes: u64) {
         self.disk_bytes.store(bytes, SeqCst);
     }
 
-    /// Nothing is removed after this commit: a writer is not done with it.
+    /// Sets the last commit that may be removed: a writer still needs the later ones.
     pub fn set_finished(&self, upto: u64) {
         self.finished.store(upto, SeqCst);
     }
 
-    /// Nothing can be removed from this stream on.
+    /// Forbids removals from this stream on.
     pub fn keep_from(&self, writer: WriterId) {
         self.keeps_from.store(writer.0, SeqCst);
     }
 
-    /// After which commits erasures have looked.
+    /// Returns the positions after which erasures began to look.
     pub fn erasures(&self) -> Vec<Position> {
         self.erasures.lock().unwrap().clone()
     }
 
-    /// The thread that seals next waits until the sender is dropped.
+    /// Makes the next seal wait until the returned sender is dropped.
     pub fn hold_seal(&self) -> mpsc::Sender<()> {
         let (sender, receiver) = mpsc::channel();
         *self.seals_after.lock().unwrap() = Some(receiver);
         sender
     }
 
-    /// A thread has begun the seal that was held.
+    /// Returns true if a thread has begun the held seal.
     pub fn is_sealing(&self) -> bool {
         self.seals_after.lock().unwrap().is_none()
     }
 
-    /// An engine has this journal.
+    /// Returns true if an engine holds this journal.
     pub fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.fails) > 1
     }
 
-    /// Somebody waits for another writer.
+    /// Returns true if an engine waits for another writer.
     pub fn is_waited_for(&self) -> bool {
         self.opens.receiver_count() > 0
     }
 
-    /// A new writer can be opened again.
+    /// Allows new writers again.
     pub fn recovers(&self) {
         self.opens.send_replace(true);
     }

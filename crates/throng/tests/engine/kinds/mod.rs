@@ -46,12 +46,12 @@ pub enum Command {
     Withdraw {
         amount: i64,
     },
-    /// Withdraws here, deposits there.
+    /// Withdraws here, and deposits into another account.
     Pay {
         to: String,
         amount: i64,
     },
-    /// Asks another to withdraw, and hears what came of it.
+    /// Requests a withdrawal from another account, and receives its outcome.
     Collect {
         from: String,
         amount: i64,
@@ -59,7 +59,7 @@ pub enum Command {
     Heard {
         text: String,
     },
-    /// Another answers; with `note`, something is recorded here too.
+    /// Forwards the command to another account. With `note`, also records an event here.
     Ask {
         other: String,
         command: Box<Command>,
@@ -74,14 +74,14 @@ pub enum Command {
     Child {
         id: String,
     },
-    /// Has a child begun, or begun anew.
+    /// Tells a child to begin, or to begin anew.
     Foster {
         id: String,
     },
     Family,
-    /// The last command.
+    /// Ends the account.
     Close,
-    /// Creates it anew after that.
+    /// Creates the account anew after its end.
     Reopen,
     Grow {
         bytes: usize,
@@ -269,7 +269,7 @@ impl Query<Account> for Ticks {
     }
 }
 
-/// A journal, a store, and engines on them.
+/// A journal, a store, and the engines on them.
 #[derive(Clone)]
 pub struct World {
     pub journal: MemoryJournal,
@@ -297,7 +297,7 @@ impl World {
         self.start(Self::builder()).await
     }
 
-    /// A node of a cluster, with more than all have.
+    /// Adds a node of a cluster, whose builder `more` extends.
     pub async fn node_with(
         &self,
         peers: Arc<dyn throng::driver::peers::Peers>,
@@ -306,14 +306,14 @@ impl World {
         self.start(more(Self::builder().peers(peers))).await.unwrap()
     }
 
-    /// A node of a cluster on a journal that stands for this one.
+    /// Adds a node of a cluster, on a journal that replaces this world's.
     pub async fn node_on(&self, journal: Arc<dyn Journal>, peers: Arc<dyn throng::driver::peers::Peers>) -> Engine {
         let builder = Self::builder().peers(peers);
         let started = builder.start_shared(journal, Arc::new(self.store.clone()));
         started.await.unwrap()
     }
 
-    /// Starts an engine on a journal that stands for this one.
+    /// Starts an engine on a journal that replaces this world's.
     pub async fn start_on(&self, journal: impl Journal + 'static, builder: throng::Builder) -> Engine {
         let started = builder.start_shared(Arc::new(journal), Arc::new(self.store.clone()));
         started.await.unwrap()
@@ -350,10 +350,10 @@ pub async fn text(engine: &Engine, id: &str) -> String {
     engine.entity::<Account>(id).read(View {}).await.unwrap().text
 }
 
-/// A test that hangs for so long has failed.
+/// The time after which a waiting test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for a condition; fails when it does not come true.
+/// Waits for a condition. Fails if it does not come true.
 pub async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !condition().await {
@@ -362,19 +362,19 @@ pub async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Waits until clients have done so much more.
+/// Waits until clients have done this much more.
 pub async fn more(done: &AtomicU32, count: u32) {
     let enough = done.load(SeqCst) + count;
     eventually(async || done.load(SeqCst) >= enough).await;
 }
 
-/// Begins a future, which has to wait.
+/// Polls a future once, which must not be ready.
 pub async fn waits<F: Future + ?Sized>(future: &mut Pin<Box<F>>) {
     let is_pending = poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending()));
     assert!(is_pending.await, "it has nothing to wait for");
 }
 
-/// A journal that counts how often it is read.
+/// A journal that counts its reads.
 #[derive(Clone)]
 pub struct Counting {
     journal: MemoryJournal,

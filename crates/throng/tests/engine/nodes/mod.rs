@@ -1,4 +1,4 @@
-//! Engines of one cluster in one process, which ask each other without a network.
+//! Engines of one cluster in one process, which reach each other without a network.
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test takes what it needs")]
 
 use super::kinds::World;
@@ -18,7 +18,7 @@ use throng::{
 
 pub const SHARDS: u16 = 256;
 
-/// Engines that ask each other without a network.
+/// Engines that reach each other without a network.
 pub struct Cluster {
     pub world: World,
     pub directory: Arc<MemoryDirectory>,
@@ -28,13 +28,13 @@ pub struct Cluster {
 #[derive(Default)]
 pub struct Wires {
     engines: Mutex<BTreeMap<NodeId, Engine>>,
-    /// A node that knows no features.
+    /// The name of a node that knows no features.
     pub old: Mutex<Option<String>>,
     owners: Mutex<Vec<Option<NodeId>>>,
-    /// Answers that are lost on the way: every so many.
+    /// Loses every n-th answer. 0: none.
     pub lost_every: AtomicU64,
     pub asked: AtomicU64,
-    /// All requests between nodes are lost.
+    /// Loses all requests between nodes.
     pub are_cut: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Peers for Wires {
         let lost_every = self.lost_every.load(SeqCst);
         Box::pin(async move {
             let Some(engine) = engine else { return Reply::NotHere };
-            // Encoded as on a wire.
+            // Encoded as for a network.
             let request = serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();
             let reply = engine.driver().answer_peer(request, within).await;
             match lost_every {
@@ -87,7 +87,7 @@ impl Cluster {
         self.join(name, engine).await
     }
 
-    /// Adds a node with a journal of its own, which stands for the journal of all.
+    /// Adds a node with a journal of its own, which replaces the common journal.
     pub async fn node_on(&self, name: &str, journal: Arc<dyn Journal>) -> Node {
         let engine = self.world.node_on(journal, self.wires.clone()).await;
         self.join(name, engine).await
@@ -105,7 +105,7 @@ impl Cluster {
         Node { id, engine }
     }
 
-    /// Has it take what nobody owns of these.
+    /// Lets the node take those of these shards that have no owner.
     pub async fn take(&self, node: &Node, shards: &ShardSet) {
         let taken = self.directory.take(node.id, shards).await.unwrap();
         assert_eq!(&taken, shards);
@@ -134,7 +134,7 @@ pub fn shards(from: u16, to: u16) -> ShardSet {
     (from..to).map(ShardId).collect()
 }
 
-/// Ids enough to live on all nodes.
+/// Returns enough ids for entities on all nodes.
 pub fn ids() -> impl Iterator<Item = String> {
     (0..64).map(|number| format!("a{number}"))
 }

@@ -1,6 +1,5 @@
-//! The whole service in simulated worlds: the journal fails and stalls, the process dies, and all
-//! of it follows from a seed. `THRONG_SIM_SEEDS=1000 cargo test` looks at more worlds,
-//! `THRONG_SIM_SEED=7 cargo test` at one alone.
+//! The whole service in simulated worlds: the journal fails and stalls, the process dies, and a seed determines all of it.
+//! `THRONG_SIM_SEEDS=1000 cargo test` runs more worlds, `THRONG_SIM_SEED=7 cargo test` a single one.
 
 use throng_sim::{Faults, Simulation, for_each_seed};
 

@@ -8,7 +8,7 @@ const POLICY: Policy = Policy {
     restored_at: None,
 };
 
-/// A call under test, and the outcomes it has told.
+/// A call under test, and the outcomes it has reported.
 struct Tested {
     state: CallState,
     now: Timestamp,
@@ -67,7 +67,7 @@ impl Tested {
         });
     }
 
-    /// Lets the timer come due; returns whether an attempt may begin.
+    /// Lets the timer fire. Returns true if an attempt may begin.
     fn look(&mut self) -> bool {
         self.now = self.look.take().unwrap();
         self.when(CallCommand::Look {}).is_ready
@@ -150,7 +150,7 @@ fn attempt_of_a_dead_process_is_followed_by_the_next_one() {
     assert_eq!(call.now, begun.after(POLICY.timeout + GRACE));
     assert!(call.look());
     assert_eq!(call.start(), 2);
-    // The first process was only slow.
+    // The first process was not dead, only slow.
     call.finish(1, answered());
     assert_eq!(call.told, [(false, CallOutcome::Answered(json!("paid")))]);
 }
@@ -311,7 +311,7 @@ fn join(call: CallId) -> CallCommand {
     CallCommand::Join { call, until }
 }
 
-/// A line under test: gives it a command, and returns the call that may be made next.
+/// Gives a command to the line under test. Returns the call that may be made next.
 fn admitted(line: &mut Tested, command: CallCommand) -> Option<CallId> {
     line.when(command).admits
 }
@@ -323,7 +323,7 @@ fn line_admits_one_call_after_the_other() {
     for call in [2, 3, 4] {
         assert_eq!(admitted(&mut line, join(id(call))), None);
     }
-    // A call that is cancelled while it waits lets no other pass.
+    // Cancelling a waiting call admits no other call.
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(3) }), None);
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(1) }), Some(id(2)));
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(2) }), Some(id(4)));
@@ -351,7 +351,7 @@ fn line_passes_over_a_call_that_never_leaves() {
     line.now = line.look.take().unwrap();
     assert_eq!(admitted(&mut line, CallCommand::Look {}), Some(id(2)));
     assert_eq!(line.look, Some(until.after(PASSED_OVER)));
-    // The first one is released.
+    // The first call is released.
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(1) }), None);
     assert_eq!(admitted(&mut line, CallCommand::Leave { call: id(2) }), None);
     assert!(!line.has_ended);
