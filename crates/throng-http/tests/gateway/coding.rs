@@ -1,6 +1,6 @@
 //! Answers that are compressed, or not modified, for clients that ask for this.
 
-use crate::support::{Client, CommandAnswer, client::request, start};
+use crate::support::{Client, Received, client::request, start};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::io::Read;
@@ -19,7 +19,7 @@ fn with_history() -> (Running, Client) {
     (gateway, client)
 }
 
-fn unpacked(answer: &CommandAnswer) -> Vec<u8> {
+fn unpacked(answer: &Received) -> Vec<u8> {
     let mut body = Vec::new();
     GzDecoder::new(&answer.body[..]).read_to_end(&mut body).unwrap();
     body

@@ -1,11 +1,11 @@
 //! A request means the same to our own HTTP/1.1 implementation (http1) and to the full one.
 
-use crate::support::{Client, CommandAnswer, plain, start};
+use crate::support::{Client, Received, plain, start};
 use throng_http::Running;
 
 /// Sends a request to http1 and to the full implementation. Returns both answers.
 /// The second request has a field that only the full implementation takes.
-fn both(gateway: &Running, line: &str, fields: &str) -> [CommandAnswer; 2] {
+fn both(gateway: &Running, line: &str, fields: &str) -> [Received; 2] {
     ["", "te: trailers\r\n"].map(|other| {
         let mut client = Client::new(gateway);
         client.send(format!("{line}\r\n{fields}{other}content-length: 0\r\n\r\n"));
@@ -14,7 +14,7 @@ fn both(gateway: &Running, line: &str, fields: &str) -> [CommandAnswer; 2] {
 }
 
 #[track_caller]
-fn are(answers: &[CommandAnswer; 2], status: u16, what: &str) {
+fn are(answers: &[Received; 2], status: u16, what: &str) {
     let statuses = answers.each_ref().map(|answer| answer.status);
     assert_eq!(statuses, [status; 2], "{what}: {}", answers[0].text());
 }

@@ -1,7 +1,7 @@
 //! Overload: more requests than a loop can execute.
 
 use crate::support::{
-    Client, CommandAnswer,
+    Client, Received,
     client::{PATIENCE, request},
     impatient, start,
 };
@@ -20,8 +20,8 @@ const PONDER: &str = r#"{"ms":3}"#;
 fn storm(
     gateway: &Running,
     headers: &[(&str, &str)],
-    wanted: impl Fn(&CommandAnswer) -> bool + Sync,
-) -> Vec<(String, CommandAnswer)> {
+    wanted: impl Fn(&Received) -> bool + Sync,
+) -> Vec<(String, Received)> {
     const CLIENTS: usize = 12;
     const ROUNDS: usize = 200;
     Client::new(gateway).post("/api/section/hot/open", r#"{"capacity":1}"#);

@@ -1,7 +1,7 @@
 //! Clients of a node in a rolling upgrade: another node's program may know what this one's does not.
 
 use super::support::{
-    Client, CommandAnswer, engine_on,
+    Client, Received, engine_on,
     socket::{Socket, command, query},
     wait,
 };
@@ -58,7 +58,7 @@ fn unknown_commands_are_retried_while_a_newer_release_may_live() {
     let mut socket = Socket::new(&gateway);
     assert_eq!(client.post("/api/section/S1/open", r#"{"capacity":9}"#).status, 200);
     let mut asked = |status: u16, slugs: [&str; 6]| {
-        let told: [CommandAnswer; 6] = [
+        let told: [Received; 6] = [
             client.post("/api/lecture/S1/open", "{}"),
             client.get("/api/lecture/S1"),
             client.post("/api/section/S1/enrol", "{}"),

@@ -1,7 +1,7 @@
 //! The same request on each of the two paths, and over HTTP/2.
 
 use super::{
-    Client, CommandAnswer,
+    Client, Received,
     http2::{Http2, read},
     wait,
 };
@@ -17,7 +17,7 @@ pub(crate) fn in_both(
     path: &str,
     fields: &[(&str, &str)],
     body: &str,
-) -> [CommandAnswer; 2] {
+) -> [Received; 2] {
     [&[][..], &[FULL]].map(|more| {
         let fields = [fields, more].concat();
         Client::new(gateway).request(method, path, &fields, body)
@@ -25,7 +25,7 @@ pub(crate) fn in_both(
 }
 
 /// The same with a head of one's own.
-pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [CommandAnswer; 2] {
+pub(crate) fn raw_in_both(gateway: &Running, head: &str) -> [Received; 2] {
     ["", "te: trailers\r\n"].map(|more| {
         let mut client = Client::new(gateway);
         client
@@ -41,7 +41,7 @@ pub(crate) fn in_all(
     path: &str,
     fields: &[(&str, &str)],
     body: &str,
-) -> [CommandAnswer; 3] {
+) -> [Received; 3] {
     let length = body.len().to_string();
     let has_length = fields
         .iter()
@@ -70,7 +70,7 @@ pub(crate) fn in_all(
         let headers = named.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
         let headers = headers.collect();
         let (status, body) = read(response).await;
-        Answer {
+        Received {
             status,
             headers,
             body: body.into_bytes(),

@@ -11,7 +11,7 @@ pub(crate) use throng_testing::READ_PATIENCE as PATIENCE;
 pub(crate) struct Client<S = TcpStream>(throng_testing::Client<S>);
 
 /// A complete response.
-pub(crate) type Answer = throng_testing::Response<Vec<u8>>;
+pub(crate) type Received = throng_testing::Response<Vec<u8>>;
 
 impl Client {
     pub(crate) fn new(gateway: &Running) -> Self {
@@ -56,11 +56,11 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next response.
-    pub(crate) fn answer(&mut self) -> CommandAnswer {
+    pub(crate) fn answer(&mut self) -> Received {
         self.try_answer().unwrap()
     }
 
-    pub(crate) fn try_answer(&mut self) -> io::Result<CommandAnswer> {
+    pub(crate) fn try_answer(&mut self) -> io::Result<Received> {
         let mut answer = self.head()?;
         let length = answer.header("content-length").and_then(|length| length.parse().ok());
         answer.body = vec![0; length.unwrap_or(0)];
@@ -69,7 +69,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next response's head.
-    pub(crate) fn head(&mut self) -> io::Result<CommandAnswer> {
+    pub(crate) fn head(&mut self) -> io::Result<Received> {
         self.0.head()
     }
 
@@ -88,16 +88,16 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> CommandAnswer {
+    pub(crate) fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Received {
         self.send(request(method, path, headers, body));
         self.answer()
     }
 
-    pub(crate) fn get(&mut self, path: &str) -> CommandAnswer {
+    pub(crate) fn get(&mut self, path: &str) -> Received {
         self.request("GET", path, &[], "")
     }
 
-    pub(crate) fn post(&mut self, path: &str, body: &str) -> CommandAnswer {
+    pub(crate) fn post(&mut self, path: &str, body: &str) -> Received {
         self.request("POST", path, &[("content-type", "application/json")], body)
     }
 }

@@ -14,7 +14,7 @@ use throng::{
 };
 use throng_http::{Gateway, Limits, Running};
 
-pub(crate) use client::{Client, CommandAnswer};
+pub(crate) use client::{Client, Received};
 pub(crate) use throng_testing::block_on as wait;
 
 /// Starts an engine with sections, on a journal in memory.
