@@ -19,8 +19,8 @@ use crate::{
 pub struct CheckArguments {
     #[command(flatten)]
     place: LocationArguments,
-    /// Decide again what is recorded of commands (messages, timers, and what clients asked of kinds that keep it), each against its entity as
-    /// it was then, and say whose outcome changes.
+    /// Decide recorded commands again (messages, timers, and commands of clients where the kind keeps them), each on its entity's state of that time,
+    /// and report whose outcome changes.
     #[arg(long)]
     what_if: bool,
     /// Print the result as one JSON object.

@@ -35,9 +35,9 @@ enum Command {
     Serve(Box<ServeArguments>),
     /// Look at a journal, check it, copy it, move it.
     Journal(JournalArguments),
-    /// Look at the read models, have one rebuilt.
+    /// Show the read models, or have one rebuilt.
     Projection(ProjectionArguments),
-    /// Look at the nodes that share a journal, have one give away what it owns.
+    /// Show and manage the nodes that share a journal.
     #[cfg(feature = "postgres")]
     Cluster(ClusterCommands),
     /// Make a token for a caller of the service.

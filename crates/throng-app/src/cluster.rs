@@ -52,10 +52,10 @@ pub struct ClusterArguments {
     /// Share the journal, which is on PostgreSQL, with other nodes: each owns a part of the shards, and any of them takes any request.
     #[arg(long, requires = "name")]
     cluster: bool,
-    /// The name of this node: 1 to 64 of a-z, 0-9 and -; no two that live have the same.
+    /// The name of this node: 1 to 64 of a-z, 0-9 and -. No two running nodes may have the same.
     #[arg(long, value_name = "NAME", requires = "cluster", value_parser = name)]
     name: Option<String>,
-    /// The address on which this node listens for the others. Beyond this machine they have to share a secret, or have certificates.
+    /// The address on which this node listens for the others. Nodes on other machines need a shared secret or certificates.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -64,7 +64,7 @@ pub struct ClusterArguments {
         value_parser = crate::security::address
     )]
     peer_listen: SocketAddr,
-    /// The address by which the others reach it, if that is another.
+    /// The address at which the others reach it, if it is another.
     #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
     peer_advertise: Option<String>,
     /// A file with the secret that all nodes share: any bytes, at least 16. It may hold two with an empty line between them: the node proves itself
@@ -81,21 +81,21 @@ pub struct ClusterArguments {
     /// A PEM file with the roots that have signed the certificates of all nodes.
     #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
     peer_tls_ca: Option<PathBuf>,
-    /// The time for which a silent node may still be alive. A dead one is noticed after 1.25 times this. At least 1s.
+    /// The time for which a silent node counts as alive. A dead node is noticed after 1.25 times this. At least 1s.
     #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = lease)]
     cluster_lease: Duration,
-    /// Tell clients which node owns which shards, at `GET /cluster`, and an entity's owner in each of its answers (`Throng-Owner`), by its URL: a
+    /// Tell clients which node owns which shards, at `GET /cluster`, and the URL of an entity's owner in each of its answers (`Throng-Owner`). A
     /// client that asks the owner saves the way through another node.
     #[arg(long, requires = "cluster")]
     tell_owner: bool,
-    /// The URL at which clients reach this node, if that is another than where it listens. The others tell it, and `cluster status` shows it.
+    /// The URL at which clients reach this node, if it is not the address on which it listens. The other nodes and `cluster status` show it.
     #[arg(long, value_name = "URL", requires = "cluster", value_parser = url)]
     advertise: Option<String>,
-    /// Own nothing while at least so many other nodes serve: a standby node. It takes requests all the same.
+    /// Own nothing while at least this many other nodes serve: a standby node. It takes requests all the same.
     #[arg(long, value_name = "NODES", requires = "cluster", value_parser = clap::value_parser!(u16).range(1..))]
     standby: Option<u16>,
-    /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release. An engine without --cluster is refused,
-    /// too, where the journal was finalized at a greater one.
+    /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release. A journal that was finalized at a greater
+    /// one also refuses an engine without --cluster.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     app_number: u64,
 }

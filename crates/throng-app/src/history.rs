@@ -27,10 +27,10 @@ pub(crate) struct PruneArguments {
     /// The journal: a data directory, or postgres://….
     #[arg(value_name = "PLACE")]
     place: String,
-    /// Only say what would go.
+    /// Only report what would be removed.
     #[arg(long)]
     dry_run: bool,
-    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Once for each
+    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Repeatable, once for each
     /// kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = serve::keep)]
     keep: Vec<(String, Keep)>,

@@ -66,29 +66,26 @@ enum JournalCommand {
     Loss(Here),
     /// Write the whole history as JSON lines, one a record; also beside a running service.
     Export(ExportArguments),
-    /// Take a whole history in, from an export or straight from another journal, where there is no journal yet.
+    /// Import a whole history from an export or another journal, to a place without a journal.
     Import(ImportArguments),
     /// Copy a data directory's journal, also beside a running service, and check the copy; run again, it adds what is new.
     Backup(BackupArguments),
-    /// Begin a data directory with a journal's history, up to a commit or a time.
+    /// Create a data directory from a journal's history, up to a commit or a time.
     Restore(RestoreArguments),
-    /// Remove the history that is kept no longer, of a journal that no service uses. The service's program is started on it for that: its
-    /// timers that are due fire. A running service does it by itself, and on POST /admin/prune.
+    /// Remove history whose retention is over, from a journal that no service uses. This starts the service's program on it, so due timers fire. A
+    /// running service does it by itself, and on POST /admin/prune.
     Prune(PruneArguments),
-    /// End an entity and overwrite all that is recorded and stored of it, in a journal that no service uses. Of a running service:
-    /// POST /admin/erase.
+    /// End an entity and overwrite all recorded and stored data of it, in a journal that no service uses. In a running service: POST /admin/erase.
     Erase(EraseArguments),
-    /// Quarantine an entity in a journal that no service uses: it has no turn until it is released, and what comes for it waits. Of a running
-    /// service: POST /admin/quarantine.
+    /// Quarantine an entity in a journal that no service uses: it executes nothing until it is released, and its messages wait. In a running service:
+    /// POST /admin/quarantine.
     Quarantine(DecidedArguments),
-    /// End the quarantine of an entity in a journal that no service uses: what has waited for it is delivered. Of a running service:
-    /// POST /admin/release.
+    /// End the quarantine of an entity in a journal that no service uses: its messages are delivered. In a running service: POST /admin/release.
     Release(DecidedArguments),
-    /// Drop the messages that wait for a quarantined entity, in a journal that no service uses. Of a running service:
-    /// POST /admin/messages/drop.
+    /// Drop the messages that wait for a quarantined entity, in a journal that no service uses. In a running service: POST /admin/messages/drop.
     DropMessages(DecidedArguments),
-    /// Give back room the store and the log do not need, of a directory that no service uses; no history is dropped. A running service
-    /// gives back the store's by itself, and on POST /admin/compact.
+    /// Free room that the store and the log of an unused directory do not need; no history is removed. A running service frees the store's by itself,
+    /// and on POST /admin/compact.
     Compact(Directory),
 }
 
@@ -161,7 +158,7 @@ struct InspectArguments {
 struct ExportArguments {
     #[command(flatten)]
     here: Here,
-    /// The file that the lines go to [default: standard output].
+    /// The file for the lines [default: standard output].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Leave out what is damaged and go on.
@@ -177,13 +174,13 @@ struct ImportArguments {
     /// The target, as an option.
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
-    /// Take it straight from this journal. Refused while a service uses it: its end would be missing.
+    /// The journal to import from. Refused while a service uses it, since its end would be missing.
     #[arg(long, value_name = "PLACE", conflicts_with = "input")]
     from: Option<String>,
     /// The file of an export [default: standard input].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Take an export also without its sums and its end: of an older program, or changed by intent.
+    /// Accept an export without its checksums and end: one of an older program, or changed on purpose.
     #[arg(long, conflicts_with = "from")]
     unchecked: bool,
 }
@@ -211,7 +208,7 @@ struct RestoreArguments {
     /// The last commit, as `3.1071`, or a time, as 2026-11-22T18:00:00Z: nothing made after it is restored [default: everything].
     #[arg(long, value_name = "COMMIT|TIME", value_parser = until)]
     at: Option<Until>,
-    /// The directory in which `serve --archive` has kept what retention removed: it is restored with the rest.
+    /// The directory in which `serve --archive` keeps the history that retention removes; it is restored, too.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }

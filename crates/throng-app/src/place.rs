@@ -107,13 +107,11 @@ impl fmt::Display for JournalLocation {
 /// `--journal`, and its short form `--data`.
 #[derive(Clone, Debug, Args)]
 pub struct LocationArguments {
-    /// The location of the journal: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
-    /// options follow), s3://BUCKET/PREFIX (docs/object-storage.md), or memory: for nothing that stays. A password is better given as
-    /// PGPASSWORD.
+    /// The location of the journal: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which options
+    /// follow), s3://BUCKET/PREFIX (docs/object-storage.md), or memory: to keep nothing. A password is better given as PGPASSWORD.
     #[arg(long, value_name = "PLACE", conflicts_with = "data")]
     journal: Option<String>,
-    /// The directory of the embedded journal, short for --journal file:DIR; created if it is not there. data/ and the
-    /// app's name, unless said otherwise.
+    /// The directory of the embedded journal, short for --journal file:DIR. It is created if it does not exist. By default data/ and the app's name.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }

@@ -21,8 +21,7 @@ pub struct ProjectionArguments {
 enum ProjectionCommand {
     /// Show the read models and sinks, and the commit each has come to.
     List(LocationArguments),
-    /// Clear a read model: it is rebuilt from the first event, by the next start; on PostgreSQL also by a service that runs,
-    /// within ten seconds.
+    /// Clear a read model. The next start rebuilds it from the first event; on PostgreSQL a running service does so within ten seconds.
     Rebuild(RebuildArguments),
 }
 

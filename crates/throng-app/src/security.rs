@@ -27,16 +27,16 @@ pub struct SecurityArguments {
     /// A caller's role in administration (metrics, viewer, operator, owner); may be given several times.
     #[arg(long, value_name = "NAME=ROLE", env = "THRONG_ADMIN_ROLES", value_delimiter = ',', value_parser = role)]
     pub admin_role: Vec<(String, Role)>,
-    /// Take tokens of this file for administration, each with a role, of lines that the command `token --role` makes; read again when it changes.
+    /// The file of tokens for administration, each with a role: lines that `token --role` makes. It is read again when it changes.
     #[arg(long, value_name = "FILE", env = "THRONG_ADMIN_TOKENS")]
     pub admin_tokens: Option<PathBuf>,
     /// The claim of JSON web tokens that names a role in administration, or a list with some, such as `realm_access.roles`.
     #[arg(long, value_name = "CLAIM", env = "THRONG_ADMIN_CLAIM", requires = "jwt_keys")]
     pub admin_claim: Option<String>,
-    /// Ask callers for a token of this file, of lines that the command `token` makes; read again when it changes.
+    /// The file of tokens that callers must show: lines that `token` makes. It is read again when it changes.
     #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
     pub tokens: Option<PathBuf>,
-    /// Take JSON web tokens that are signed with these keys, a set of JSON web keys: a file, or a URL, which is fetched every five minutes.
+    /// Take JSON web tokens signed with these keys: a JSON web key set, as a file or a URL. A URL is fetched every five minutes.
     #[arg(long, value_name = "FILE|URL", env = "THRONG_JWT_KEYS")]
     pub jwt_keys: Option<String>,
     /// The only issuer (iss) whose tokens are accepted.
@@ -45,29 +45,29 @@ pub struct SecurityArguments {
     /// The audience (aud) for which tokens are accepted; by default a token for any audience is refused.
     #[arg(long, value_name = "AUDIENCE", env = "THRONG_JWT_AUDIENCE", requires = "jwt_keys")]
     pub jwt_audience: Option<String>,
-    /// Let those in who show no token and no certificate, as nobody: the service itself decides what they may.
+    /// Admit callers who show no token and no certificate, as nobody: the service itself decides what they may do.
     #[arg(long, env = "THRONG_ANONYMOUS")]
     pub anonymous: bool,
-    /// The certificate for TLS, with those between it and a root (PEM); read again when it changes.
+    /// The certificate for TLS with its intermediate certificates (PEM). It is read again when it changes.
     #[arg(long, value_name = "FILE", env = "THRONG_TLS_CERT", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", env = "THRONG_TLS_KEY", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Know clients by certificates that these have signed (PEM).
+    /// The roots of clients' certificates (PEM): clients are known by theirs.
     #[arg(long, value_name = "FILE", env = "THRONG_TLS_CLIENT_CA", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
     /// Refuse clients' certificates that these lists name (CRL, PEM); read again when they change.
     #[arg(long, value_name = "FILE", env = "THRONG_TLS_CLIENT_CRL", requires = "tls_client_ca")]
     pub tls_client_crl: Option<PathBuf>,
-    /// The origin of a proxy behind which the console stands, such as `https://console.example`: its pages administrate, and no other's but
-    /// those of the listener for administration itself. May be given several times.
+    /// The origin of a proxy in front of the console, such as `https://console.example`. Only its pages and those of the listener itself may
+    /// administrate. May be given several times.
     #[arg(long, value_name = "ORIGIN", env = "THRONG_ADMIN_ORIGINS", value_delimiter = ',', value_parser = origin)]
     pub admin_origin: Vec<String>,
     /// A name of the service, as clients write it in a URL, beside localhost and addresses; * is any. May be given several times.
     #[arg(long, value_name = "NAME", env = "THRONG_HOSTS", value_delimiter = ',')]
     pub host: Vec<String>,
-    /// An origin whose pages may ask the service (CORS), such as `https://app.example`; * is any. May be given several times. They do not
+    /// An origin whose pages may ask the service (CORS), such as `https://app.example`; * is any. May be given several times. They may not
     /// administrate.
     #[arg(long, value_name = "ORIGIN", env = "THRONG_ORIGINS", value_delimiter = ',')]
     pub origin: Vec<String>,

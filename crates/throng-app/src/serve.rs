@@ -59,7 +59,7 @@ pub struct ServeArguments {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
-    /// The part of the service that this process is, where the service has several: its documentation names them.
+    /// The part of the service that this process runs, if the service has several; its documentation names them.
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
     #[command(flatten)]
@@ -67,10 +67,10 @@ pub struct ServeArguments {
     /// The failures that an acknowledged command survives.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
-    /// Threads that serve connections, exactly; unless said, one, and more while it is saturated and cores are free.
+    /// The exact number of threads that serve connections. By default one, and more while it is saturated and cores are free.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     loops: Option<u16>,
-    /// Megabytes the entities in memory may take; least recently used ones are put away beyond it.
+    /// The megabytes that entities in memory may take. Beyond that, the least recently used ones leave memory.
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..))]
     memory: u32,
     /// Seconds between checkpoints.
@@ -83,19 +83,18 @@ pub struct ServeArguments {
     /// loss, or continue without them. It is recorded either way: throng journal loss.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stop")]
     on_loss: OnLoss,
-    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
-    /// remains. Once for each kind [default: what the kind says].
+    /// The time for which the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state remains.
+    /// Repeatable, once for each kind [default: what the kind says].
     #[arg(long, value_name = "KIND=HOW", value_parser = keep)]
     keep: Vec<(String, Keep)>,
     /// The directory to which the embedded journal copies its segments before history is removed from them; it can be read as a journal.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
-    /// Bytes the data directory may take, as 500M or 20G, 16M at least: from 80 % on that is told, from 100 % on commands are refused and
-    /// reads go on. On PostgreSQL, bytes of its history. [default: what the disk has]
+    /// The bytes that the data directory may take, such as 500M or 20G; at least 16M. From 80 % on the service warns; from 100 % on it refuses
+    /// commands and answers reads. On PostgreSQL, the bytes of its history [default: what the disk has]
     #[arg(long, value_name = "BYTES", value_parser = disk_bytes)]
     disk_budget: Option<u64>,
-    /// A projection that has been behind for so long (30m, 12h) does not hold up the removal of history it has not read
-    /// [default: it does for ever].
+    /// The time (30m, 12h) after which a projection that is behind no longer holds up the removal of history it has not read [default: never].
     #[arg(long, value_name = "TIME", value_parser = age)]
     left_behind_after: Option<Duration>,
     /// The behaviour when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
@@ -108,15 +107,15 @@ pub struct ServeArguments {
     /// of the service's own or broker is served.
     #[arg(long)]
     quiet: bool,
-    /// Serve a restored or copied journal as the one that acts: its timers, messages and sinks go on from where the copy was made. Asked for
-    /// once, at the first start after the copy.
+    /// Serve a restored or copied journal as the acting one: its timers, messages and sinks go on from where the copy was made. Needed once, at the
+    /// first start after the copy.
     #[arg(long, conflicts_with = "quiet")]
     as_primary: bool,
     /// Calls outside that are open: make them again, under their keys, or have them end without a known outcome. Without it, those that were open
     /// when a restored or copied journal was copied end so, and all others go on.
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "quiet")]
     calls: Option<OpenCalls>,
-    /// Serve on for so long after SIGTERM, and say at /health/ready that it is not ready: as long as what sends requests may take to notice.
+    /// Go on serving for this time after SIGTERM, while /health/ready says not ready: the time that balancers may take to notice.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration)]
     drain_grace: Duration,
     #[cfg(feature = "postgres")]

@@ -10,8 +10,8 @@ use throng_http::Role;
 pub struct TokenArguments {
     /// The caller's name, as the service's entities see it.
     name: String,
-    /// The file of `serve --tokens` to add it to; a running service takes it within a second. Without it the line for that file is
-    /// shown on standard error.
+    /// The file of `serve --tokens` to add it to; a running service reads it within a second. Without it the line for that file is written to
+    /// standard error.
     #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
     tokens: Option<PathBuf>,
     /// A role in administration (metrics, viewer, operator, owner): the token is for administration alone.
@@ -20,7 +20,7 @@ pub struct TokenArguments {
     /// The file of `serve --admin-tokens` to add it to.
     #[arg(long, value_name = "FILE", env = "THRONG_ADMIN_TOKENS")]
     admin_tokens: Option<PathBuf>,
-    /// Until when it is taken, such as 2030-01-31T00:00:00Z; for good, unless said.
+    /// The time at which it expires, such as 2030-01-31T00:00:00Z; by default never.
     #[arg(long, value_name = "TIME", value_parser = instant)]
     until: Option<jiff::Timestamp>,
 }

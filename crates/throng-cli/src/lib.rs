@@ -34,11 +34,11 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Begin a service of your own: a project with an entity, its tests, a simulation and a load plan.
     New(new::NewArguments),
-    /// Write a client of a service: its types, and what sends a command again under one key.
+    /// Write a client of a service: its types, and retries under one key.
     Client(generate::ClientArguments),
     /// Run the demo's service, registration, until it is told to end.
     Serve(Box<cli::ServeArguments>),
-    /// Load any HTTP service and report what it bears.
+    /// Load any HTTP service and report its throughput and latencies.
     Load(Box<throng_load::cli::LoadArgs>),
     /// Read a whole journal of the demo's service and say what it does not understand.
     Check(cli::CheckArguments),
@@ -48,18 +48,18 @@ enum Command {
     Journal(cli::JournalArguments),
     /// Check, format and try out rulesets in KRL.
     Krl(krl::KrlArguments),
-    /// Look at the read models, have one rebuilt.
+    /// Show the read models, or have one rebuilt.
     Projection(cli::ProjectionArguments),
-    /// Look at the nodes that share a journal, have one give away what it owns.
+    /// Show and manage the nodes that share a journal.
     #[cfg(feature = "postgres")]
     Cluster(cli::ClusterCommands),
     /// Make a token for a caller of a service.
     Token(cli::TokenArguments),
     /// Ask a running service whether it is ready.
     Health(cli::HealthArguments),
-    /// See what a service does now: the console's numbers, in a terminal.
+    /// Show a service's work now: the console's numbers, in a terminal.
     Top(top::TopArguments),
-    /// Show what led to an entity's last turns and what came of them; or generate a registration day.
+    /// Show the causes and effects of an entity's last turns; or generate a registration day.
     Trace(Box<trace::DemoTraceArguments>),
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct TopArguments {
     /// Trust the certificates of this PEM file, besides the system's.
     #[arg(long, value_name = "FILE")]
     tls_roots: Option<PathBuf>,
-    /// Look once, and end.
+    /// Print once, and end.
     #[arg(long)]
     once: bool,
 }

@@ -21,14 +21,13 @@ enum ClusterCommand {
     Status(LookArguments),
     /// Show which shards each node owns, and which are pinned to one.
     Shards(LookArguments),
-    /// Pin shards to a node: they go to it, and stay there while it serves. While it does not they are as all others, and they go back
-    /// once it does.
+    /// Pin shards to a node: it owns them while it serves. While it does not, others own them.
     Move(MoveArguments),
-    /// Have a node give away all its shards; it goes on taking requests, which others answer.
+    /// Have a node give away all its shards. It still takes requests, which others execute.
     Drain(NodeArguments),
     /// Let a node own shards again.
     Undrain(NodeArguments),
-    /// After a rolling upgrade: let no node join any more whose program or release (`--app-number`) is older than those of all that live.
+    /// After a rolling upgrade: refuse nodes whose program or release (`--app-number`) is older than those of all running nodes.
     Finalize(FinalizeArguments),
 }
 
@@ -55,7 +54,7 @@ struct MoveArguments {
     /// The shards as `cluster shards` shows them: numbers and ranges, 0-9,17.
     #[arg(value_name = "SHARDS")]
     shards: ShardSet,
-    /// The name of the node; `any` pins the shards to none any more, and they are balanced as all others.
+    /// The name of the node; `any` ends the pinning.
     #[arg(long, value_name = "NAME")]
     to: String,
     #[command(flatten)]

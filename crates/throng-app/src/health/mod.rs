@@ -26,10 +26,10 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// A service to be asked.
 #[derive(Debug, Args)]
 pub struct HealthArguments {
-    /// The service's listener for administration; the service's own does, too, where it has no TLS.
+    /// The service's listener for administration, or its own where that has no TLS.
     #[arg(value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9080", value_parser = address)]
     address: SocketAddr,
-    /// Ask whether the process answers at all, not whether it takes commands: what decides whether it is started anew.
+    /// Ask whether the process answers at all, not whether it takes commands: for restarts.
     #[arg(long)]
     live: bool,
 }

@@ -14,7 +14,7 @@ pub struct AccessLogArguments {
     /// A line of JSON for each request: off, all, or sample=N for one in N [default: off].
     #[arg(long, value_name = "WHAT", env = "THRONG_ACCESS_LOG", value_parser = sampling)]
     access_log: Option<Sampling>,
-    /// The file of the access log; - is standard output. A file that was moved away is made anew. Naming one asks for all requests, unless
+    /// The file of the access log; - is standard output. A file that was moved away is created again. With a file all requests are logged, unless
     /// --access-log says otherwise [default: -].
     #[arg(long, value_name = "FILE", env = "THRONG_ACCESS_LOG_FILE")]
     access_log_file: Option<PathBuf>,

@@ -51,8 +51,8 @@ pub struct DemoArguments {
     /// Let requests for one section overtake each other; the rosters are then checked against the answers given.
     #[arg(long)]
     unordered: bool,
-    /// Replay in time: so many times as fast as it happened, or `midnight`, which replays the busiest hour in a minute and skips all other days
-    /// [default: all of it, as fast as possible].
+    /// Replay at this multiple of the recorded speed, or `midnight`: the busiest hour in a minute, without the other days [default: all of it, as
+    /// fast as possible].
     #[arg(long, value_name = "SPEED|midnight", value_parser = pace::pace)]
     pub pace: Option<Pace>,
     /// The sections of the trace, one line `section<tab>seats` each [default: the built-in trace].
@@ -64,16 +64,16 @@ pub struct DemoArguments {
     /// The seed of the built-in trace.
     #[arg(long, default_value_t = DEFAULT_SEED, conflicts_with = "capacities")]
     seed: u64,
-    /// The journal goes into a directory `demo` in here; that of an earlier demo is replaced.
+    /// The directory below which the demo makes its journal, `demo`. The journal of an earlier demo is replaced.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub data: PathBuf,
-    /// The journal goes into a schema of this PostgreSQL database instead; that of an earlier demo is replaced.
+    /// The PostgreSQL database for the journal instead, in a schema of its own. The journal of an earlier demo is replaced.
     #[arg(long, value_name = "postgres://…", conflicts_with = "data")]
     pub journal: Option<String>,
     /// The loopback port of the service; 0 takes any free one.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// End when done; without it, the service stays up to be looked at.
+    /// End when done; otherwise the service goes on.
     #[arg(long)]
     exit: bool,
     /// Print one JSON object instead of the report.

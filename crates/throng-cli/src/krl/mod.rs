@@ -18,13 +18,13 @@ pub(crate) struct KrlArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Compile rulesets and say everything that is wrong or doubtful in them, with its line and column.
+    /// Compile rulesets and report errors and warnings, with line and column.
     Check {
         /// Files of one ruleset each.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Put rulesets into canonical form: blanks, indentation and empty lines.
+    /// Format rulesets: blanks, indentation and empty lines.
     Format {
         /// Files of one ruleset each, rewritten in place unless `--check` is given.
         #[arg(required = true)]
@@ -33,7 +33,7 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Run rulesets in a pico in memory, as the script beside each says (`hello.test` for `hello.krl`).
+    /// Run rulesets in a pico in memory by the script beside each (`hello.test` for `hello.krl`).
     Test {
         /// Files of one ruleset each; the steps stand beside it, in a file that ends in `.test`.
         #[arg(required = true)]

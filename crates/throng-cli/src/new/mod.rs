@@ -12,14 +12,14 @@ use std::{
 /// Arguments of `throng new`.
 #[derive(Debug, Args)]
 pub(crate) struct NewArguments {
-    /// Its name: of the directory, the package and the program.
+    /// The name of the directory, the package and the program.
     #[arg(value_name = "NAME", value_parser = name)]
     name: String,
-    /// Its entity, a thing of yours with a life of its own: of the type, the module and the routes.
+    /// The name of its entity, such as `order`: of the type, the module and the routes.
     #[arg(long, value_name = "ENTITY", default_value = ENTITY, value_parser = entity)]
     entity: String,
-    /// The checkout of Throng it builds against [default: the one this program was built from; where that is not there, the published
-    /// crates of this program's version].
+    /// The checkout of Throng that it builds against [default: the one this program was built from; where that is not there, the published crates of
+    /// this program's version].
     #[arg(long, value_name = "DIR")]
     throng: Option<PathBuf>,
     /// Adds a hardened unit of systemd, in deploy/.

@@ -26,7 +26,7 @@ pub(crate) struct DirectArgs {
     /// Seed of random arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The time for which to load (60s, 5m); default 10s.
+    /// The time for which to load (60s, 5m) [default: 10s].
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     /// Closed model: end after this many requests.

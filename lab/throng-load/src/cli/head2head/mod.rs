@@ -33,7 +33,7 @@ pub(crate) struct HeadToHeadArgs {
     /// process.
     #[arg(long = "target", value_name = "TARGET")]
     targets: Vec<TargetArgument>,
-    /// Start and end each target's command for every round of its own: cold starts.
+    /// Start and end each target's command in every round: cold starts.
     #[arg(long)]
     restart: bool,
     /// Requests a round [default: 1000].
