@@ -33,7 +33,7 @@ fn add(queued_lock: &QueuedLock<Vec<usize>>, number: usize) {
 
 //= promise 1: one command at a time
 #[test]
-fn no_work_brought_to_a_turnstile_is_lost_or_done_twice() {
+fn no_work_brought_to_a_leader_is_lost_or_done_twice() {
     model(|| {
         let queued_lock = Arc::new(QueuedLock::new(Vec::new(), 8));
         let threads: Vec<_> = (0..2)

@@ -78,7 +78,7 @@ impl Streams {
                 PutNew::Conflict | PutNew::Unknown(_) => pauses.pause(&*self.host).await,
             }
         }
-        match self.surely(head.name, head.number).await {
+        match self.get_until_known(head.name, head.number).await {
             Ok(entry) if entry.nonce() == head.nonce => Landed::Mine,
             Ok(Entry::Seal { .. }) => Landed::Sealed,
             Ok(Entry::Commit { .. }) => Landed::Taken,
@@ -115,7 +115,7 @@ impl Streams {
     ///
     /// # Errors
     /// Same as [`get`](Self::get), or the object is not found for too long.
-    pub(crate) async fn surely(&self, name: u128, number: u64) -> Result<Entry, Trouble> {
+    pub(crate) async fn get_until_known(&self, name: u128, number: u64) -> Result<Entry, Trouble> {
         let mut pauses = Pauses::new();
         for _ in 0..STALE_MAX {
             if let Some(entry) = self.get(name, number).await? {

@@ -3,7 +3,7 @@
 mod host;
 mod made;
 
-pub(crate) use made::{Outgoing, Parcel, attributes_of};
+pub(crate) use made::{Outgoing, PicoMessage, attributes_of};
 
 use crate::{
     ask::{ASKS_MAX, Answered, Ask},

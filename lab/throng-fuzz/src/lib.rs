@@ -23,7 +23,7 @@ pub fn http_head(bytes: &[u8]) {
 }
 
 /// Checks a whole HTTP/1 request in both implementations: the fast path of plain requests, and the full one.
-pub fn http_lanes(bytes: &[u8]) {
+pub fn http_paths(bytes: &[u8]) {
     throng_http::fuzzing::exchange(bytes);
 }
 
@@ -256,11 +256,11 @@ mod tests {
         #[test]
         fn heads_are_read_in_one_way(bytes in of(HTTP)) {
             http_head(&bytes);
-            http_lanes(&bytes);
+            http_paths(&bytes);
         }
 
         #[test]
-        fn whole_requests_are_the_same_to_both_lanes(
+        fn whole_requests_are_the_same_in_both_paths(
             fields in vec(0..HTTP.len(), 0..4),
             chunks in any::<bool>(),
             behind in of(HTTP),
@@ -273,7 +273,7 @@ mod tests {
             let head = format!("POST /api/a/b/c?d HTTP/1.1\r\nhost: a\r\n{fields}{length}\r\n\r\n{body}");
             let bytes = [head.as_bytes(), &behind].concat();
             http_head(&bytes);
-            http_lanes(&bytes);
+            http_paths(&bytes);
         }
 
         #[test]

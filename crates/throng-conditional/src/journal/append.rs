@@ -208,7 +208,7 @@ impl Inner {
         if acked == 0 {
             return;
         }
-        let found = match self.streams.surely(name, acked).await {
+        let found = match self.streams.get_until_known(name, acked).await {
             Ok(entry) if entry.nonce() == nonce => return,
             Ok(Entry::Seal { .. }) => "a seal stands in its place".to_owned(),
             Ok(Entry::Commit { .. }) => "another commit stands in its place".to_owned(),

@@ -210,7 +210,7 @@ const ERASED: u64 = 1_000;
 
 impl Clients {
     /// Asks until there is an answer.
-    async fn surely(&self, ask: Ask, counter: u64, key: &str) -> CounterAnswer {
+    async fn ask_until_known(&self, ask: Ask, counter: u64, key: &str) -> CounterAnswer {
         let asked = self.sim.elapsed();
         loop {
             if let Ok(Told::Events(events)) = self.ask(ask, counter, key).await {
@@ -233,9 +233,12 @@ impl Clients {
                 return;
             }
             let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
-            self.surely(Ask::Send { to: counter }, id, &format!("from {id}")).await;
+            self.ask_until_known(Ask::Send { to: counter }, id, &format!("from {id}"))
+                .await;
             *self.seen.lock().unwrap().sent.entry(counter).or_default() += 1;
-            let sent = self.surely(Ask::Send { to: id }, other, &format!("to {id}")).await;
+            let sent = self
+                .ask_until_known(Ask::Send { to: id }, other, &format!("to {id}"))
+                .await;
             self.seen.lock().unwrap().answers.push(sent);
             self.sim.sleep(Duration::from_micros(self.sim.below(2_000_000))).await;
             for _ in 0..10 {

@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Asks any node, repeatedly, until the outcome is known.
-    async fn surely<T, F>(&self, ask: impl Fn(Engine) -> F + Clone + Send + 'static) -> Result<T, Error<Never>>
+    async fn ask_until_known<T, F>(&self, ask: impl Fn(Engine) -> F + Clone + Send + 'static) -> Result<T, Error<Never>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error<Never>>> + Send + 'static,
@@ -124,7 +124,7 @@ impl World {
     async fn write(&self, of: Of, to: Option<u64>) {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let ask = move |engine| write(engine, of, format!("write {number}"), Command::Write { number, to });
-        if let Err(why) = self.surely(ask).await {
+        if let Err(why) = self.ask_until_known(ask).await {
             return self.sim.wrong(format!("writing to {of:?}: {why}"));
         }
         let mut models = self.models.lock().unwrap();
@@ -158,7 +158,7 @@ impl World {
             write(engine, (AGED, id), format!("begin {id}"), command)
         };
         let end = move |engine| write(engine, (AGED, id), format!("end {id}"), Command::Close);
-        for asked in [self.surely(begin).await, self.surely(end).await] {
+        for asked in [self.ask_until_known(begin).await, self.ask_until_known(end).await] {
             if let Err(why) = asked {
                 return self.sim.wrong(format!("closing {id}: {why}"));
             }
@@ -179,7 +179,7 @@ impl World {
         };
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let ask = move |engine| write(engine, (AGED, id), format!("anew {id}"), Command::Begin { number });
-        if let Err(why) = self.surely(ask).await {
+        if let Err(why) = self.ask_until_known(ask).await {
             return self.sim.wrong(format!("beginning {id} anew: {why}"));
         }
         self.sim.count("diary begun anew");
@@ -267,14 +267,14 @@ impl World {
         let mut wrong = Vec::new();
         let models = self.models.lock().unwrap().clone();
         for (of, model) in models {
-            let shown = self.surely(move |engine| look(engine, of)).await;
+            let shown = self.ask_until_known(move |engine| look(engine, of)).await;
             if !matches!(shown, Ok(shown) if shown == (model.count, model.sum)) {
                 wrong.push(format!("{of:?} is shown as {shown:?}, it is {model:?}"));
             }
         }
         let closed = self.closed.lock().unwrap().clone();
         for id in closed {
-            let shown = self.surely(move |engine| look(engine, (AGED, id))).await;
+            let shown = self.ask_until_known(move |engine| look(engine, (AGED, id))).await;
             // Its state can be read as long as its history is kept.
             if !matches!(shown, Ok((1, sum)) if sum == id) && !matches!(shown, Err(Error::Ended { .. })) {
                 wrong.push(format!("the closed diary {id} is shown as {shown:?}"));
@@ -461,7 +461,7 @@ async fn check(world: &World, views: &SharedViews, told: [&Mutex<Told>; 2]) {
         .await;
     let closed = world.closed.lock().unwrap().clone();
     for id in closed {
-        let shown = world.surely(move |engine| look(engine, (AGED, id))).await;
+        let shown = world.ask_until_known(move |engine| look(engine, (AGED, id))).await;
         if !matches!(shown, Err(Error::Ended { .. })) {
             sim.wrong(format!(
                 "nothing is kept of the closed diary {id}, and it is shown as {shown:?}"

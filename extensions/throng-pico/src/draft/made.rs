@@ -18,10 +18,10 @@ const RULESETS_MAX: usize = 1_000;
 /// The messages to other picos, in order.
 #[derive(Default)]
 pub(crate) struct Outgoing {
-    pub(crate) parcels: Vec<Parcel>,
+    pub(crate) messages: Vec<PicoMessage>,
 }
 
-pub(crate) enum Parcel {
+pub(crate) enum PicoMessage {
     Born(PicoId, Box<Newborn>),
     Event(PicoId, Box<Incoming>),
     /// An event for a pico of another engine.
@@ -40,11 +40,11 @@ pub(crate) enum Parcel {
 }
 
 impl Draft<'_> {
-    pub(crate) fn dispatch(&mut self, parcel: Parcel) -> Result<(), Stop> {
-        if self.outgoing.parcels.len() >= OUTGOING_MAX {
+    pub(crate) fn dispatch(&mut self, message: PicoMessage) -> Result<(), Stop> {
+        if self.outgoing.messages.len() >= OUTGOING_MAX {
             return Err(limit(format!("an event sends more than {OUTGOING_MAX} messages")));
         }
-        self.outgoing.parcels.push(parcel);
+        self.outgoing.messages.push(message);
         Ok(())
     }
 
@@ -63,7 +63,7 @@ impl Draft<'_> {
             asked,
         };
         // The child must exist before others hear of it.
-        self.dispatch(Parcel::Born(pico, Box::new(newborn)))?;
+        self.dispatch(PicoMessage::Born(pico, Box::new(newborn)))?;
         let down = self.add_child(pico, place)?;
         Ok((down, family::ui(realm, pico)))
     }
@@ -88,7 +88,7 @@ impl Draft<'_> {
         self.record(Change::Child(Child { number, pico }))?;
         if let Some((page, children)) = self.body().children.full() {
             self.record(Change::Sealed)?;
-            self.dispatch(Parcel::Seal(page, children))?;
+            self.dispatch(PicoMessage::Seal(page, children))?;
         }
         Ok(Eci::new(pico, place.down))
     }
@@ -113,7 +113,7 @@ impl Draft<'_> {
         let Ok(to) = to.parse::<Eci>() else {
             return Err(Error::value_error(format!("ECI not found {to}")).into());
         };
-        self.dispatch(Parcel::Move(pico, to))
+        self.dispatch(PicoMessage::Move(pico, to))
     }
 
     /// Removes a child from the children. The child itself goes on.
@@ -121,7 +121,7 @@ impl Draft<'_> {
         let page = self.body().children.page_of(number);
         self.record(Change::NoChild(number))?;
         match page {
-            Some(page) => self.dispatch(Parcel::RemoveFromPage(page, number)),
+            Some(page) => self.dispatch(PicoMessage::RemoveFromPage(page, number)),
             None => Ok(()),
         }
     }
@@ -130,7 +130,7 @@ impl Draft<'_> {
     pub(crate) fn del_pico(&mut self, eci: &str) -> Result<(), Stop> {
         let (pico, number) = self.child(eci)?;
         self.remove_child(number)?;
-        self.dispatch(Parcel::Delete(pico))
+        self.dispatch(PicoMessage::Delete(pico))
     }
 
     /// Sends an event to another pico or to this one. It is handled in a separate transaction.
@@ -148,7 +148,7 @@ impl Draft<'_> {
             attributes: attributes_of(attributes)?,
             ..Incoming::default()
         };
-        self.dispatch(Parcel::Event(to.pico, Box::new(incoming)))
+        self.dispatch(PicoMessage::Event(to.pico, Box::new(incoming)))
     }
 
     /// True if a text is no ECI of this engine. Logs an error then; a sender that does not wait gets no other notice.
@@ -176,7 +176,7 @@ impl Draft<'_> {
             attributes: request,
             ..Incoming::default()
         };
-        self.dispatch(Parcel::Abroad(Box::new(incoming)))
+        self.dispatch(PicoMessage::Abroad(Box::new(incoming)))
     }
 
     /// Installs a ruleset, or configures it anew. Returns its id.

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     ask::Ask,
     channel::{Channel, Refused},
-    draft::{Draft, Outgoing, Parcel, Stop},
+    draft::{Draft, Outgoing, PicoMessage, Stop},
     family::Fresh,
     id::{Eci, PicoId, Secret},
     native, run,
@@ -497,23 +497,23 @@ fn waiting_timer(number: u64) -> String {
 
 /// Passes the event's messages to the engine.
 fn send(id: PicoId, outgoing: Outgoing, turn: &mut Turn<'_, Pico>) {
-    for parcel in outgoing.parcels {
-        match parcel {
-            Parcel::Born(pico, newborn) => turn.send::<Pico>(pico, PicoCommand::Born(*newborn)),
-            Parcel::Event(pico, incoming) => turn.send::<Pico>(pico, PicoCommand::Event(*incoming)),
-            Parcel::Abroad(incoming) => turn.send::<Pico>(id, PicoCommand::Post(*incoming)),
-            Parcel::Delete(pico) => turn.send::<Pico>(pico, PicoCommand::Delete {}),
-            Parcel::Move(pico, to) => turn.send::<Pico>(pico, PicoCommand::Move { to }),
-            Parcel::Seek => turn.send::<Pico>(id, PicoCommand::Seek {}),
-            Parcel::Adopt(to, by) => {
+    for message in outgoing.messages {
+        match message {
+            PicoMessage::Born(pico, newborn) => turn.send::<Pico>(pico, PicoCommand::Born(*newborn)),
+            PicoMessage::Event(pico, incoming) => turn.send::<Pico>(pico, PicoCommand::Event(*incoming)),
+            PicoMessage::Abroad(incoming) => turn.send::<Pico>(id, PicoCommand::Post(*incoming)),
+            PicoMessage::Delete(pico) => turn.send::<Pico>(pico, PicoCommand::Delete {}),
+            PicoMessage::Move(pico, to) => turn.send::<Pico>(pico, PicoCommand::Move { to }),
+            PicoMessage::Seek => turn.send::<Pico>(id, PicoCommand::Seek {}),
+            PicoMessage::Adopt(to, by) => {
                 let via = to.secret;
                 turn.request::<Pico>(to.pico, PicoCommand::Adopt { via, by }, ());
             }
-            Parcel::Left(parent, number) => turn.send::<Pico>(parent, PicoCommand::Left { number }),
-            Parcel::Seal(page, children) => {
+            PicoMessage::Left(parent, number) => turn.send::<Pico>(parent, PicoCommand::Left { number }),
+            PicoMessage::Seal(page, children) => {
                 turn.send::<Page>(PageId { parent: id, page }, PageCommand::Seal { children });
             }
-            Parcel::RemoveFromPage(page, number) => {
+            PicoMessage::RemoveFromPage(page, number) => {
                 turn.send::<Page>(PageId { parent: id, page }, PageCommand::Remove { number });
             }
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ask::Ask,
-    draft::{Draft, Parcel, Stop},
+    draft::{Draft, PicoMessage, Stop},
     id::{Eci, PicoId, Secret},
     pico::Incoming,
 };
@@ -116,7 +116,7 @@ pub(super) fn set_out(pico: &Pico, to: Eci, turn: &mut Turn<'_, Pico>) -> Decide
     };
     let ran = transact(pico, ("leaves", attributes), turn, |draft| {
         draft.record(Change::Leaves(Box::new(moving)))?;
-        draft.dispatch(Parcel::Seek)
+        draft.dispatch(PicoMessage::Seek)
     })?;
     Ok(CommandAnswer::Now(ran))
 }
@@ -134,7 +134,7 @@ pub(super) fn sought(draft: &mut Draft<'_>) -> Result<(), Stop> {
     };
     let (of, child) = (moving.to.pico, draft.id());
     match draft.ask(Ask::Ancestors { of, child })? {
-        Ok(_) => draft.dispatch(Parcel::Adopt(moving.to, moving.by)),
+        Ok(_) => draft.dispatch(PicoMessage::Adopt(moving.to, moving.by)),
         Err(why) => stays(draft, &why),
     }
 }
@@ -181,7 +181,7 @@ pub(super) fn adopted(pico: &Pico, outcome: Result<Adoption, Box<str>>, turn: &m
             let new = (adoption.parent.pico, adoption.number);
             draft.record(Change::Parent(adoption))?;
             for (parent, number) in left.into_iter().chain(is_doomed.then_some(new)) {
-                draft.dispatch(Parcel::Left(parent, number))?;
+                draft.dispatch(PicoMessage::Left(parent, number))?;
             }
             let attributes = Value::map([("parent", Value::from(adoption.parent.to_string()))]);
             tell_own_rules(draft, "parent_changed", attributes)

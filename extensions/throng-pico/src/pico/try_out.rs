@@ -2,7 +2,7 @@
 
 use super::{Answers, Asked, Change, Incoming, Installed, Logged, Pico, PicoRejection, SelectedRule, Use};
 use crate::{
-    draft::{Draft, Parcel, Stop},
+    draft::{Draft, PicoMessage, Stop},
     id::Secret,
     rulesets::{Loaded, Version},
     run,
@@ -114,7 +114,7 @@ impl Query<Pico> for TryOut {
             None => Tried {
                 directives: std::mem::take(&mut draft.directives),
                 changes: std::mem::take(&mut draft.changes),
-                sends: draft.outgoing.parcels.iter().map(said).collect(),
+                sends: draft.outgoing.messages.iter().map(said).collect(),
                 result,
                 ..tried
             },
@@ -152,14 +152,14 @@ fn run_event(draft: &mut Draft<'_>, incoming: Incoming) -> Result<(), Stop> {
 }
 
 /// Describes a message in a few words.
-fn said(parcel: &Parcel) -> String {
-    match parcel {
-        Parcel::Born(pico, _) => format!("makes the child {pico}"),
-        Parcel::Event(pico, event) => format!("sends {}:{} to the pico {pico}", event.domain, event.name),
-        Parcel::Abroad(event) => format!("sends {}:{} to another engine", event.domain, event.name),
-        Parcel::Delete(pico) => format!("deletes the pico {pico}"),
-        Parcel::Move(pico, _) => format!("moves the pico {pico} to another parent"),
-        Parcel::Seek | Parcel::Adopt(..) | Parcel::Left(..) => "goes to another parent".to_owned(),
-        Parcel::Seal(..) | Parcel::RemoveFromPage(..) => "keeps its list of children".to_owned(),
+fn said(message: &PicoMessage) -> String {
+    match message {
+        PicoMessage::Born(pico, _) => format!("makes the child {pico}"),
+        PicoMessage::Event(pico, event) => format!("sends {}:{} to the pico {pico}", event.domain, event.name),
+        PicoMessage::Abroad(event) => format!("sends {}:{} to another engine", event.domain, event.name),
+        PicoMessage::Delete(pico) => format!("deletes the pico {pico}"),
+        PicoMessage::Move(pico, _) => format!("moves the pico {pico} to another parent"),
+        PicoMessage::Seek | PicoMessage::Adopt(..) | PicoMessage::Left(..) => "goes to another parent".to_owned(),
+        PicoMessage::Seal(..) | PicoMessage::RemoveFromPage(..) => "keeps its list of children".to_owned(),
     }
 }

@@ -488,7 +488,7 @@ mod tests {
     }
 
     /// Returns a queue whose peer is unreachable, and whose only message is left to the log.
-    fn unreachable_line(outbox: &Outbox, first: Box<Outgoing>) -> PeerQueue {
+    fn unreachable_queue(outbox: &Outbox, first: Box<Outgoing>) -> PeerQueue {
         let queue = outbox.send_remote(ShardId(1), first).unwrap();
         outbox.set_unreachable(&queue);
         queue
@@ -501,7 +501,7 @@ mod tests {
     #[test]
     fn messages_left_to_the_log_again_are_read_again() {
         let outbox = outbox(10);
-        let queue = unreachable_line(&outbox, message(1, 1));
+        let queue = unreachable_queue(&outbox, message(1, 1));
         let seen = Behind::of(at(1));
         assert_eq!(next(&outbox, &queue), Next::Read(seen));
         outbox.has_read_of(&queue, seen, [message(1, 1)].into(), (at(1), false));
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn read_messages_wait_for_an_earlier_one_left_to_the_log() {
         let outbox = outbox(10);
-        let queue = unreachable_line(&outbox, message(2, 1));
+        let queue = unreachable_queue(&outbox, message(2, 1));
         let seen = Behind::of(at(2));
         assert_eq!(next(&outbox, &queue), Next::Read(seen));
         assert_eq!(outbox.send_remote(ShardId(1), message(1, 1)), None);
