@@ -70,7 +70,7 @@ export interface WorkerCalls {
   failed_minute: number;
 }
 
-export type Medium = 'directory' | 'postgresql' | 'memory';
+export type Medium = 'directory' | 'postgresql' | 'object-storage' | 'memory';
 
 export interface Limits {
   code: string;

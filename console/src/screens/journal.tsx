@@ -53,7 +53,12 @@ function Shown({ journal, reload }: { journal: Journal; reload: () => void }) {
   );
 }
 
-const MEDIUM = { directory: 'A directory of segments', postgresql: 'PostgreSQL', memory: 'Memory' };
+const MEDIUM = {
+  directory: 'A directory of segments',
+  postgresql: 'PostgreSQL',
+  'object-storage': 'Object storage',
+  memory: 'Memory',
+};
 const DURABILITY: Record<string, string> = {
   fsync: 'what was answered survives a power loss',
   os: 'what was answered survives the end of the process, not a power loss',
@@ -95,7 +100,7 @@ function Place({ journal }: { journal: Journal }) {
     <Card title="Journal">
       <Facts
         facts={[
-          ['Kept in', MEDIUM[journal.medium] ?? journal.medium],
+          ['Kept in', MEDIUM[journal.medium]],
           journal.place !== null && ['At', <span class="mono">{journal.place}</span>],
           ['Durability', `${journal.durability}: ${DURABILITY[journal.durability] ?? ''}`],
           ['Position', <span class="mono">{journal.position ?? '–'}</span>],

@@ -361,7 +361,7 @@ impl Gateway {
         self
     }
 
-    /// Sets the journal's medium (`directory`, `postgresql` or `memory`) and location, for administrators.
+    /// Sets the journal's medium (`directory`, `postgresql`, `object-storage` or `memory`) and location, for administrators.
     #[must_use]
     pub fn journal_place(mut self, medium: &'static str, place: impl Into<String>) -> Self {
         self.place = Some((medium, place.into()));
