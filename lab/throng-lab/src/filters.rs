@@ -51,8 +51,9 @@ struct FilterRow {
     p50_ms: f64,
     p99_ms: f64,
     store_bytes: f64,
-    /// The milliseconds of a filter over all changed entities; 0 without fields. The next field is that after a checkpoint has written their rows.
+    /// The milliseconds of a filter over all changed entities; 0 without fields.
     filter_ms: f64,
+    /// The milliseconds of the same filter after a checkpoint has written the rows.
     filter_of_rows_ms: f64,
 }
 

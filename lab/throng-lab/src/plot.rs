@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 /// The contents of a picture.
 pub(super) struct Picture<'a> {
     pub(super) title: &'a str,
-    /// The name of the horizontal axis. The next field formats its values.
+    /// The name of the horizontal axis.
     pub(super) across: &'a str,
+    /// The format of values on the horizontal axis.
     pub(super) across_text: fn(f64) -> String,
     /// The distance of vertical grid lines. `None` is a logarithmic axis with a grid line at each value.
     pub(super) across_step: Option<f64>,
-    /// The format of values on the vertical axis. The next field is the distance of its grid lines.
+    /// The format of values on the vertical axis.
     pub(super) up_text: fn(f64) -> String,
+    /// The distance of horizontal grid lines.
     pub(super) up_step: f64,
     pub(super) series: &'a [Series],
 }

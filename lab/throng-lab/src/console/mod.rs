@@ -59,8 +59,9 @@ struct Line {
     throughput_ratio: [f64; 3],
     cpu_us: f64,
     cpu_ratio: [f64; 3],
-    /// The answers to consoles a second. The next field is their bytes.
+    /// The answers to consoles a second.
     answers_per_s: f64,
+    /// The bytes of these answers a second.
     answer_bytes_per_s: f64,
 }
 

@@ -16,8 +16,9 @@ pub(super) struct Event {
     pub(super) seq: u64,
     pub(super) name: String,
     pub(super) student: Option<String>,
-    /// The position of its commit. The next field is the commit's time.
+    /// The position of its commit.
     pub(super) position: Option<Position>,
+    /// The time of its commit.
     pub(super) at: Option<Timestamp>,
 }
 

@@ -45,8 +45,9 @@ pub(super) enum Asked {
 pub(super) struct Operation {
     pub(super) section: u32,
     pub(super) asked: Asked,
-    /// The time of the first attempt. The next field is that of the last.
+    /// The time of the first attempt.
     pub(super) invoked: u64,
+    /// The time of the last attempt.
     pub(super) sent: u64,
     /// The time of the final answer; `None` if the client gave up.
     pub(super) answered: Option<u64>,

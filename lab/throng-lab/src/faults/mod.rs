@@ -80,7 +80,7 @@ struct Line {
     lost: u64,
     doubled: u64,
     other: u64,
-    /// The seconds until it served again: the median. The next field is the maximum.
+    /// The seconds until it served again.
     recovery_p50_s: Option<f64>,
     recovery_p90_s: Option<f64>,
     recovery_max_s: Option<f64>,

@@ -50,8 +50,9 @@ impl Lines {
 struct Front {
     listener: TcpListener,
     to: SocketAddr,
-    /// The node whose connections arrive here, or `None` if their owner has to be found out. The next field is the end they go to.
+    /// The node whose connections arrive here, or `None` if their owner has to be found out.
     from: Option<usize>,
+    /// The end to which these connections go.
     end: usize,
 }
 

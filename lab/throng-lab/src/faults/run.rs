@@ -44,8 +44,9 @@ const DISK_MEGABYTES: u64 = 192;
 /// when there is room again.
 const LEFT_BYTES: u64 = 56 << 20;
 const POSTGRES_DISK_MEGABYTES: u64 = 320;
-/// The used keys that are repeated. The next constant is the number of those that are used for other commands.
+/// The used keys that are repeated.
 const ASKED_AGAIN: usize = 200;
+/// The used keys that are used for other commands.
 const ASKED_OTHERWISE: usize = 20;
 
 /// A section that nobody changes.

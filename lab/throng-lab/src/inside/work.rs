@@ -13,8 +13,9 @@ use crate::median;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(1);
-/// The least rate at which accounts are made. The next constant is the number made together.
+/// The least rate at which accounts are made.
 const ACCOUNTS_A_SECOND: u64 = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
+/// The number of accounts that are made together.
 const AT_A_TIME: usize = 1_000;
 
 pub(super) struct Sort {

@@ -135,8 +135,9 @@ struct Concurrent {
     arrivals: Arrivals,
     due: Option<u64>,
     group: Vec<u64>,
-    /// The index of the next group. The next field is the progress in the present one, through both of its rounds.
+    /// The index of the next group.
     next_group: u64,
+    /// The progress in the present group, through both of its rounds.
     place: usize,
     group_shows: u64,
     shows: u64,

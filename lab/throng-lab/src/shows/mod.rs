@@ -75,8 +75,9 @@ struct Figures {
 struct Rate {
     requests_per_s: f64,
     p99_ms: f64,
-    /// The CPU of the service for a request, in microseconds. The next field is that of PostgreSQL's processes, if it is the journal.
+    /// The CPU of the service for a request, in microseconds.
     server_cpu_us: f64,
+    /// The CPU of PostgreSQL's processes for a request, if PostgreSQL is the journal.
     postgres_cpu_us: f64,
     /// The CPU of the generator for a request.
     generator_cpu_us: f64,
@@ -85,8 +86,9 @@ struct Rate {
 /// The p99 at one rate of all shows together, as medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Hot {
-    /// The p99 of the other shows, without a hot one. The next field is that with a hot one.
+    /// The p99 of the other shows, without a hot one.
     rest_without_ms: f64,
+    /// The p99 of the other shows, with a hot one.
     rest_with_ms: f64,
     /// The p99 of the hot show.
     hot_ms: f64,
@@ -95,8 +97,9 @@ struct Hot {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Cold {
     shows: u64,
-    /// The time from starting the process to its address. The next field is that to the first answer of a show.
+    /// The time from starting the process to its address.
     start_s: f64,
+    /// The time from starting the process to the first answer of a show.
     first_answer_s: f64,
     /// The megabytes that the process has read by then.
     read_mb: f64,

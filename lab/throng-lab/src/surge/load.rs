@@ -12,8 +12,9 @@ use throng_load::{
 const SECTION_FIRST: u64 = 1_000;
 /// The most sections.
 pub(super) const SECTIONS_MAX: u64 = 9_000;
-/// The placeholder of a section's number. The next constant is that of a student's.
+/// The placeholder of a section's number.
 const SECTION_MARK: &str = "NNNN";
+/// The placeholder of a student's number.
 const STUDENT_MARK: &str = "TTTTTTTTTT";
 /// The length of the windows in which outcomes are counted.
 const WINDOW_NANOS: u64 = 100_000_000;

@@ -43,8 +43,9 @@ steps = ["hold-short", "expired"]
 "#;
 /// The seconds after which an unpaid hold ends.
 const HOLD: f64 = 2.0;
-/// The longest wait for the ledger to agree after the sale. The next constant is the pause between two checks.
+/// The longest wait for the ledger to agree after the sale.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
+/// The pause between two checks.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The measurement of the sale.

@@ -24,8 +24,9 @@ use crate::{ErrorKind, Next, Source};
 const READ_BYTES: usize = 64 * 1024;
 /// The longest time between two checks of the clock and the stop switch.
 const TICK_NANOS: u64 = 50_000_000;
-/// The connections that are begun at once before a run. The next constant is the time until the next ones.
+/// The connections that are begun at once before a run.
 const CONNECT_BURST: usize = 16;
+/// The time until the next connections are begun.
 const CONNECT_BURST_EVERY_NANOS: u64 = 1_000_000;
 const REST_NANOS_MIN: u64 = 1_000_000;
 const REST_NANOS_MAX: u64 = 100_000_000;

@@ -26,8 +26,9 @@ use pipe::{Pipe, PipeEnd};
 pub(crate) use request::Translator;
 use wake::Woken;
 
-/// The flow-control window of a stream. The next constant is that of a connection.
+/// The flow-control window of a stream.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+/// The flow-control window of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 const HEAD_BYTES_MAX: u32 = 64 * 1024;
 /// The number of streams cancelled here whose late frames are not taken for an error.
