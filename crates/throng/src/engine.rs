@@ -49,6 +49,7 @@ pub(crate) struct Core {
     /// The end of the log, decoded once for all followers.
     pub(crate) feed: Arc<SharedFeed>,
     /// Held by those who use the engine, not by its own tasks: one at work would keep it alive.
+    #[cfg_attr(not(feature = "projections"), expect(dead_code, reason = "its drop ends the engine"))]
     pub(crate) open: Arc<OpenContext>,
 }
 
