@@ -11,7 +11,7 @@ use throng::{
     driver::{
         KeyLife,
         peers::{
-            Ask as EntityAsk, Asked, Happened, OperatorAction, OperatorActionKind, PeerMessage, RemoteError, Reply,
+            Ask as EntityAsk, Asked, OperatorAction, OperatorActionKind, PeerMessage, RemoteError, RemoteEvent, Reply,
             Request, TakenAs,
         },
     },
@@ -165,7 +165,7 @@ fn replies() -> Vec<Reply> {
         (TakenAs::Done, Some(Ok(b"42".to_vec().into()))),
         (TakenAs::Refused, Some(Err(RemoteError::Expired))),
     ];
-    let event = Happened {
+    let event = RemoteEvent {
         seq: 4,
         position: (3, 1_071),
         at_micros: 1_795_694_400_000_000,

@@ -12,8 +12,8 @@
 //! #[serde(rename_all = "snake_case")]
 //! enum Command { Hit }
 //! #[derive(Serialize, Deserialize, JsonSchema)]
-//! enum Happened { Hit }
-//! impl Event for Happened {}
+//! enum CounterEvent { Hit }
+//! impl Event for CounterEvent {}
 //! #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 //! #[error("a counter never says no")]
 //! struct Never;
@@ -24,14 +24,14 @@
 //!     const PUBLIC: &'static [&'static str] = &["hit"];
 //!     type Id = String;
 //!     type Command = Command;
-//!     type Event = Happened;
+//!     type Event = CounterEvent;
 //!     type Reply = u64;
 //!     type Rejection = Never;
 //!     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
-//!         turn.emit(Happened::Hit);
+//!         turn.emit(CounterEvent::Hit);
 //!         Ok(CommandAnswer::after(|counter: &Counter| counter.hits))
 //!     }
-//!     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
+//!     fn evolve(&mut self, _: &CounterEvent) { self.hits += 1 }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]

@@ -39,7 +39,7 @@ pub enum Command {
 
 /// Events of a counter.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub enum Happened {
+pub enum CounterEvent {
     /// The counter was hit.
     Hit {
         /// The number of hits.
@@ -48,7 +48,7 @@ pub enum Happened {
     /// The counter has ended.
     Closed {},
 }
-impl Event for Happened {}
+impl Event for CounterEvent {}
 
 /// The refusal of a counter, and of any entity that refuses without a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -65,7 +65,7 @@ impl Entity for Counter {
     const PUBLIC: &'static [&'static str] = &["Hit", "Begin", "Close", "Refuse", "Crash"];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = CounterEvent;
     type Reply = u64;
     type Rejection = Dislike;
 
@@ -75,10 +75,10 @@ impl Entity for Counter {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Dislike> {
         match command {
-            Command::Hit {} | Command::Begin {} => turn.emit(Happened::Hit { by: 1 }),
-            Command::Grant {} => turn.emit(Happened::Hit { by: 1_000 }),
+            Command::Hit {} | Command::Begin {} => turn.emit(CounterEvent::Hit { by: 1 }),
+            Command::Grant {} => turn.emit(CounterEvent::Hit { by: 1_000 }),
             Command::Close {} => {
-                turn.emit(Happened::Closed {});
+                turn.emit(CounterEvent::Closed {});
                 turn.end();
             }
             Command::Refuse {} => return Err(Dislike),
@@ -87,8 +87,8 @@ impl Entity for Counter {
         Ok(CommandAnswer::after(|counter: &Self| counter.hits))
     }
 
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Hit { by } = event {
+    fn evolve(&mut self, event: &CounterEvent) {
+        if let CounterEvent::Hit { by } = event {
             self.hits += by;
         }
     }

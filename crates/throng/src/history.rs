@@ -6,7 +6,7 @@ use crate::{
     epoch::Epoch,
     executor::{OwnerOf, now_or_later},
     feed::{FeedError, PageLimit},
-    remote::{Happened, Reply, Request},
+    remote::{RemoteEvent, Reply, Request},
 };
 use throng_core::{
     limits,
@@ -138,7 +138,7 @@ impl Engine {
     }
 }
 
-fn stored(event: Happened) -> StoredEvent {
+fn stored(event: RemoteEvent) -> StoredEvent {
     let (writer, commit) = event.position;
     StoredEvent {
         seq: event.seq,
@@ -152,7 +152,7 @@ fn stored(event: Happened) -> StoredEvent {
 
 /// Converts a page of history to the reply for another node.
 pub(crate) fn reply(history: History) -> Reply {
-    let happened = |event: StoredEvent| Happened {
+    let happened = |event: StoredEvent| RemoteEvent {
         seq: event.seq,
         position: (event.position.writer.0, event.position.commit.0),
         at_micros: event.at_micros,

@@ -14,8 +14,8 @@
 //! #[derive(Serialize, Deserialize, JsonSchema)]
 //! enum Command { Hit }
 //! #[derive(Serialize, Deserialize, JsonSchema)]
-//! enum Happened { Hit }
-//! impl Event for Happened {}
+//! enum CounterEvent { Hit }
+//! impl Event for CounterEvent {}
 //! #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 //! #[error("a counter never says no")]
 //! struct Never;
@@ -25,14 +25,14 @@
 //!     const KIND: &'static str = "counter";
 //!     type Id = String;
 //!     type Command = Command;
-//!     type Event = Happened;
+//!     type Event = CounterEvent;
 //!     type Reply = u64;
 //!     type Rejection = Never;
 //!     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
-//!         turn.emit(Happened::Hit);
+//!         turn.emit(CounterEvent::Hit);
 //!         Ok(CommandAnswer::after(|counter: &Counter| counter.hits))
 //!     }
-//!     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
+//!     fn evolve(&mut self, _: &CounterEvent) { self.hits += 1 }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]

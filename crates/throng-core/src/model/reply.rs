@@ -84,9 +84,9 @@ mod tests {
 
     #[derive(Serialize, Deserialize)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
-    enum Happened {}
+    enum ZoneEvent {}
 
-    impl Event for Happened {}
+    impl Event for ZoneEvent {}
 
     #[derive(Debug, Serialize, Deserialize, thiserror::Error)]
     #[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
@@ -118,7 +118,7 @@ mod tests {
         const REPLIES: &'static [CommandReply] = &[CommandReply::of::<Held>("Hold")];
         type Id = String;
         type Command = Ask;
-        type Event = Happened;
+        type Event = ZoneEvent;
         type Reply = Reply;
         type Rejection = Never;
 
@@ -129,7 +129,7 @@ mod tests {
             }))
         }
 
-        fn evolve(&mut self, _: &Happened) {}
+        fn evolve(&mut self, _: &ZoneEvent) {}
     }
 
     #[test]

@@ -61,12 +61,12 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum AccountEvent {
     Deposited { amount: i64 },
     Withdrawn { amount: i64 },
     Exploded,
 }
-impl Event for Happened {}
+impl Event for AccountEvent {}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("only {balance} are there")]
@@ -118,7 +118,7 @@ impl Entity for Account {
     const KIND: &'static str = "account";
     type Id = AccountId;
     type Command = Command;
-    type Event = Happened;
+    type Event = AccountEvent;
     type Reply = i64;
     type Rejection = Short;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
@@ -129,14 +129,14 @@ impl Entity for Account {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Short> {
         match command {
-            Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
+            Command::Deposit { amount } => turn.emit(AccountEvent::Deposited { amount }),
             Command::Withdraw { amount } if amount > self.balance => return Err(short(self.balance)),
-            Command::Withdraw { amount } => turn.emit(Happened::Withdrawn { amount }),
+            Command::Withdraw { amount } => turn.emit(AccountEvent::Withdrawn { amount }),
             Command::Pay { to, amount } => {
-                turn.emit(Happened::Withdrawn { amount });
+                turn.emit(AccountEvent::Withdrawn { amount });
                 turn.send::<Self>(AccountId(to), Command::Deposit { amount });
             }
-            Command::Many { events } => (0..events).for_each(|_| turn.emit(Happened::Deposited { amount: 1 })),
+            Command::Many { events } => (0..events).for_each(|_| turn.emit(AccountEvent::Deposited { amount: 1 })),
             Command::Child { id } => turn.create::<Self>(AccountId(id), Command::Tick),
             Command::Remind { at } => turn.remind("tick", Timestamp { micros: at }, None, Command::Tick),
             Command::Tick => {}
@@ -149,18 +149,18 @@ impl Entity for Account {
             }
             Command::PanicDeciding => panic!("deciding"),
             Command::PanicEvolving => {
-                turn.emit(Happened::Deposited { amount: 1 });
-                turn.emit(Happened::Exploded);
+                turn.emit(AccountEvent::Deposited { amount: 1 });
+                turn.emit(AccountEvent::Exploded);
             }
         }
         Ok(CommandAnswer::after(|account: &Account| account.balance))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &AccountEvent) {
         match event {
-            Happened::Deposited { amount } => self.balance += amount,
-            Happened::Withdrawn { amount } => self.balance -= amount,
-            Happened::Exploded => panic!("evolving"),
+            AccountEvent::Deposited { amount } => self.balance += amount,
+            AccountEvent::Withdrawn { amount } => self.balance -= amount,
+            AccountEvent::Exploded => panic!("evolving"),
         }
     }
 }
@@ -339,7 +339,7 @@ fn large_command_leaves_no_large_buffer_behind() {
         common.payload.reserve(1 << 20);
         bench.run("a", command, None);
         let (accounts, common) = bench.shard.entities::<Account>(0).unwrap();
-        let events = accounts.effects.events.capacity() * size_of::<Happened>();
+        let events = accounts.effects.events.capacity() * size_of::<AccountEvent>();
         assert!(common.payload.capacity() <= SCRATCH_BYTES_MAX && events <= SCRATCH_BYTES_MAX);
     }
 }

@@ -27,12 +27,12 @@ pub(crate) enum Command {
 /// The events of a counter.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Happened {
+pub(crate) enum CounterEvent {
     /// The counter grew by one.
     Hit,
 }
 
-impl Event for Happened {}
+impl Event for CounterEvent {}
 
 /// A counter never refuses a command.
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -50,16 +50,16 @@ impl Entity for Counter {
     const PUBLIC: &'static [&'static str] = &["hit"];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = CounterEvent;
     type Reply = u64;
     type Rejection = Never;
 
     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
-        turn.emit(Happened::Hit);
+        turn.emit(CounterEvent::Hit);
         Ok(CommandAnswer::after(|counter: &Self| counter.hits))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &CounterEvent) {
         self.hits += 1;
     }
 }

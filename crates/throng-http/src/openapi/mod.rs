@@ -446,7 +446,7 @@ mod tests {
         const REPLIES: &'static [CommandReply] = &[CommandReply::of::<Held>("hold"), CommandReply::of::<Place>("wait")];
         type Id = String;
         type Command = Ask;
-        type Event = throng_testing::fixtures::Happened;
+        type Event = throng_testing::fixtures::CounterEvent;
         type Reply = Reply;
         type Rejection = throng_testing::fixtures::Dislike;
 

@@ -26,23 +26,23 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum YeastEvent {
     Opened {},
 }
-impl Event for Happened {}
+impl Event for YeastEvent {}
 
 impl Entity for Yeast {
     const KIND: &'static str = "yeast";
     const PUBLIC: &'static [&'static str] = &["open", "divide"];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = YeastEvent;
     type Reply = ();
     type Rejection = Never;
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
-            Command::Open {} => turn.emit(Happened::Opened {}),
+            Command::Open {} => turn.emit(YeastEvent::Opened {}),
             Command::Divide {} => {
                 let own = turn.id().clone();
                 let copies = if turn.from().is_client() { 100 } else { 1 };
@@ -52,7 +52,7 @@ impl Entity for Yeast {
         Ok(CommandAnswer::Now(()))
     }
 
-    fn evolve(&mut self, _: &Happened) {}
+    fn evolve(&mut self, _: &YeastEvent) {}
 }
 
 /// Returns a service that yeast has filled.

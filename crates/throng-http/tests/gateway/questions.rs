@@ -74,10 +74,10 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum PageEvent {
     Written,
 }
-impl Event for Happened {}
+impl Event for PageEvent {}
 
 #[derive(Default, Serialize, Deserialize)]
 struct Page {
@@ -89,18 +89,18 @@ impl Entity for Page {
     const PUBLIC: &'static [&'static str] = &["write", "read"];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = PageEvent;
     type Reply = u64;
     type Rejection = Never;
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         if let Command::Write {} = command {
-            turn.emit(Happened::Written);
+            turn.emit(PageEvent::Written);
         }
         Ok(CommandAnswer::after(|page: &Self| page.lines))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &PageEvent) {
         BARRIER.pass();
         self.lines += 1;
     }

@@ -31,17 +31,17 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum ParcelEvent {
     Filled { bytes: usize },
     Closed,
 }
-impl Event for Happened {}
+impl Event for ParcelEvent {}
 
 impl Entity for Parcel {
     const KIND: &'static str = "parcel";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = ParcelEvent;
     type Reply = ();
     type Rejection = Never;
 
@@ -51,21 +51,21 @@ impl Entity for Parcel {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
-            Command::Fill { bytes } => turn.emit(Happened::Filled { bytes }),
+            Command::Fill { bytes } => turn.emit(ParcelEvent::Filled { bytes }),
             // No event records this.
             Command::Adopt { id } => turn.create::<Self>(id, Command::Fill { bytes: 1 }),
             Command::Tick => {}
             Command::Close => {
-                turn.emit(Happened::Closed);
+                turn.emit(ParcelEvent::Closed);
                 turn.end();
             }
-            Command::Reopen => turn.emit(Happened::Filled { bytes: 2 }),
+            Command::Reopen => turn.emit(ParcelEvent::Filled { bytes: 2 }),
         }
         Ok(CommandAnswer::after(|_: &Parcel| ()))
     }
 
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Filled { bytes } = event {
+    fn evolve(&mut self, event: &ParcelEvent) {
+        if let ParcelEvent::Filled { bytes } = event {
             self.content = "x".repeat(*bytes);
         }
     }

@@ -33,17 +33,17 @@ pub enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub enum Happened {
+pub enum NoteEvent {
     Written { text: String },
     Closed,
 }
-impl Event for Happened {}
+impl Event for NoteEvent {}
 
 impl Entity for Note {
     const KIND: &'static str = "note";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = NoteEvent;
     type Reply = u64;
     type Rejection = Never;
 
@@ -53,17 +53,17 @@ impl Entity for Note {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         match command {
-            Command::Write { text } | Command::Begin { text } => turn.emit(Happened::Written { text }),
+            Command::Write { text } | Command::Begin { text } => turn.emit(NoteEvent::Written { text }),
             Command::Close => {
-                turn.emit(Happened::Closed);
+                turn.emit(NoteEvent::Closed);
                 turn.end();
             }
         }
         Ok(CommandAnswer::after(|note: &Note| note.count))
     }
 
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Written { text } = event {
+    fn evolve(&mut self, event: &NoteEvent) {
+        if let NoteEvent::Written { text } = event {
             self.count += 1;
             self.last.clone_from(text);
         }

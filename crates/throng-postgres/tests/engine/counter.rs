@@ -10,7 +10,7 @@ use std::{
 use throng::{Engine, Options};
 use throng_postgres::{PostgresOptions, open_postgres};
 use throng_testing::eventually;
-pub(crate) use throng_testing::fixtures::{Command, Counter, Happened, Hits};
+pub(crate) use throng_testing::fixtures::{Command, Counter, CounterEvent, Hits};
 use tokio::task::JoinSet;
 
 pub(crate) async fn engine(options: PostgresOptions) -> Engine {

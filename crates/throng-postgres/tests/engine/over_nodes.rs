@@ -1,7 +1,7 @@
 //! Several nodes on one journal: reads over all of them.
 
 use crate::{
-    counter::{Command, Counter, Happened, Hits, until},
+    counter::{Command, Counter, CounterEvent, Hits, until},
     kit,
 };
 use std::{
@@ -31,7 +31,7 @@ impl Projection for Counted {
 
     fn apply(&self, seen: &DurableEvent<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         let hits: u64 = rows.json(&seen.id)?.unwrap_or(0);
-        let Happened::Hit { by } = &seen.event else {
+        let CounterEvent::Hit { by } = &seen.event else {
             return Ok(());
         };
         match seen.seq == hits + 1 {

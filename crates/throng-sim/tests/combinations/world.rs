@@ -1,7 +1,7 @@
 //! A service of diaries, the steps it goes through, and the checks of it.
 
 use crate::{
-    diary::{AGED, COUNTED, Command, Diary, FOREVER, Happened, KINDS, Look, Never},
+    diary::{AGED, COUNTED, Command, Diary, DiaryEvent, FOREVER, KINDS, Look, Never},
     disk::Hit,
     journals::{Backend, DiskLog, Place},
     model::{CLOSED, Models, Moment, Of, Rows, TICK, lacking, name},
@@ -36,8 +36,8 @@ impl Projection for Numbers {
             return Err(Interrupt::poison(format!("event {} follows {row:?}", seen.seq)));
         }
         row.push(match &seen.event {
-            Happened::Written { number, .. } => (seen.seq, *number),
-            Happened::Closed => (seen.seq, CLOSED),
+            DiaryEvent::Written { number, .. } => (seen.seq, *number),
+            DiaryEvent::Closed => (seen.seq, CLOSED),
         });
         rows.put_json(&key, &row)
     }

@@ -41,11 +41,11 @@ pub(crate) enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
+pub(crate) enum DiaryEvent {
     Written { number: u64, by: String },
     Closed,
 }
-impl Event for Happened {}
+impl Event for DiaryEvent {}
 
 /// Returns a text that only an entity's own events contain.
 pub(crate) fn secret(kind: usize, id: u64) -> String {
@@ -56,7 +56,7 @@ impl<const K: usize> Entity for Diary<K> {
     const KIND: &'static str = KINDS[K];
     type Id = u64;
     type Command = Command;
-    type Event = Happened;
+    type Event = DiaryEvent;
     type Reply = u64;
     type Rejection = Never;
 
@@ -68,25 +68,25 @@ impl<const K: usize> Entity for Diary<K> {
         match command {
             Command::Begin { number } => {
                 let by = secret(K, *turn.id());
-                turn.emit(Happened::Written { number, by });
+                turn.emit(DiaryEvent::Written { number, by });
             }
             Command::Write { number, to } => {
                 let by = secret(K, *turn.id());
-                turn.emit(Happened::Written { number, by });
+                turn.emit(DiaryEvent::Written { number, by });
                 if let Some(to) = to {
                     turn.send::<Self>(to, Command::Write { number, to: None });
                 }
             }
             Command::Close => {
-                turn.emit(Happened::Closed);
+                turn.emit(DiaryEvent::Closed);
                 turn.end();
             }
         }
         Ok(CommandAnswer::after(|diary: &Self| diary.count))
     }
 
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Written { number, .. } = event {
+    fn evolve(&mut self, event: &DiaryEvent) {
+        if let DiaryEvent::Written { number, .. } = event {
             self.count += 1;
             self.sum += number;
         }

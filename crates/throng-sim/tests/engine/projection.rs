@@ -28,15 +28,15 @@ enum Command {
     Insert { coins: u64 },
 }
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum TillEvent {
     Inserted { coins: u64 },
 }
-impl Event for Happened {}
+impl Event for TillEvent {}
 impl Entity for Till {
     const KIND: &'static str = "till";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = TillEvent;
     type Reply = u64;
     type Rejection = Never;
     fn decide(
@@ -44,10 +44,10 @@ impl Entity for Till {
         Command::Insert { coins }: Command,
         turn: &mut Turn<'_, Self>,
     ) -> Result<CommandAnswer<Self>, Never> {
-        turn.emit(Happened::Inserted { coins });
+        turn.emit(TillEvent::Inserted { coins });
         Ok(CommandAnswer::after(|till: &Till| till.coins))
     }
-    fn evolve(&mut self, Happened::Inserted { coins }: &Happened) {
+    fn evolve(&mut self, TillEvent::Inserted { coins }: &TillEvent) {
         self.coins += coins;
     }
 }
@@ -63,7 +63,7 @@ impl Projection for Takings {
         if seen.seq != events + 1 {
             return Err(Interrupt::poison(format!("event {} follows {events}", seen.seq)));
         }
-        let Happened::Inserted { coins } = seen.event;
+        let TillEvent::Inserted { coins } = seen.event;
         rows.put_json(&seen.id, &(seen.seq, sum + coins))
     }
 }

@@ -1,6 +1,6 @@
 //! A quiet engine reads, and initiates nothing. Restarted normally, it does everything that was due.
 
-use crate::undone::{Clock, Command, Happened, Look};
+use crate::undone::{Clock, ClockEvent, Command, Look};
 use std::{
     sync::{
         Arc,
@@ -25,7 +25,7 @@ impl Sink for Pokes {
     type Of = Clock;
 
     fn deliver(&self, batch: Vec<DurableEvent<Clock>>) -> Later<'_, Result<(), SinkError>> {
-        let pokes = batch.iter().filter(|seen| matches!(seen.event, Happened::Poked));
+        let pokes = batch.iter().filter(|seen| matches!(seen.event, ClockEvent::Poked));
         self.0.fetch_add(pokes.count() as u64, SeqCst);
         Box::pin(async { Ok(()) })
     }

@@ -42,20 +42,20 @@ pub(crate) enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
+pub(crate) enum ClockEvent {
     Set,
     Rang,
     Sent,
     Poked,
     Mended,
 }
-impl Event for Happened {}
+impl Event for ClockEvent {}
 
 impl Entity for Clock {
     const KIND: &'static str = "clock";
     type Id = u64;
     type Command = Command;
-    type Event = Happened;
+    type Event = ClockEvent;
     type Reply = ();
     type Rejection = Never;
 
@@ -64,29 +64,29 @@ impl Entity for Clock {
             Command::Set { millis } => {
                 let at = turn.now().after(Duration::from_millis(millis));
                 turn.remind("ring", at, None, Command::Ring);
-                Happened::Set
+                ClockEvent::Set
             }
-            Command::Ring => Happened::Rang,
+            Command::Ring => ClockEvent::Rang,
             Command::Send { to } => {
                 turn.send::<Self>(to, Command::Poke);
-                Happened::Sent
+                ClockEvent::Sent
             }
             Command::Poke => {
                 assert!(self.is_mended, "it is broken");
-                Happened::Poked
+                ClockEvent::Poked
             }
-            Command::Mend => Happened::Mended,
+            Command::Mend => ClockEvent::Mended,
         };
         turn.emit(happened);
         Ok(CommandAnswer::Now(()))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &ClockEvent) {
         match event {
-            Happened::Set | Happened::Sent => {}
-            Happened::Rang => self.rings += 1,
-            Happened::Poked => self.pokes += 1,
-            Happened::Mended => self.is_mended = true,
+            ClockEvent::Set | ClockEvent::Sent => {}
+            ClockEvent::Rang => self.rings += 1,
+            ClockEvent::Poked => self.pokes += 1,
+            ClockEvent::Mended => self.is_mended = true,
         }
     }
 }

@@ -10,11 +10,11 @@ use throng_testing::fixtures::Never;
 const DAY: Duration = Duration::from_hours(24);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum UpgradedEvent {
     Opened,
     Charged { cents: u64 },
 }
-impl Event for Happened {}
+impl Event for UpgradedEvent {}
 
 /// Defines a kind in three versions, one for each program.
 macro_rules! bank {
@@ -43,7 +43,7 @@ macro_rules! bank {
             const KIND: &'static str = "bank";
             type Id = String;
             type Command = $command;
-            type Event = Happened;
+            type Event = UpgradedEvent;
             type Reply = u64;
             type Rejection = Never;
 
@@ -53,9 +53,9 @@ macro_rules! bank {
 
             fn decide(&self, command: $command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
                 match command {
-                    $command::Open => turn.emit(Happened::Opened),
-                    $command::$charge { cents } => turn.emit(Happened::Charged { cents }),
-                    $command::$beat => turn.emit(Happened::Charged {
+                    $command::Open => turn.emit(UpgradedEvent::Opened),
+                    $command::$charge { cents } => turn.emit(UpgradedEvent::Charged { cents }),
+                    $command::$beat => turn.emit(UpgradedEvent::Charged {
                         cents: 1 + turn.missed_ticks(),
                     }),
                     $command::Remind => {
@@ -67,8 +67,8 @@ macro_rules! bank {
                 Ok(CommandAnswer::after(|bank: &Self| bank.cents))
             }
 
-            fn evolve(&mut self, event: &Happened) {
-                if let Happened::Charged { cents } = event {
+            fn evolve(&mut self, event: &UpgradedEvent) {
+                if let UpgradedEvent::Charged { cents } = event {
                     self.cents += cents;
                 }
             }

@@ -22,10 +22,10 @@ pub(crate) enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
+pub(crate) enum CounterEvent {
     Counted,
 }
-impl Event for Happened {}
+impl Event for CounterEvent {}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("it has {events} events")]
@@ -42,7 +42,7 @@ impl Entity for Counter {
     const KIND: &'static str = "counter";
     type Id = u64;
     type Command = Command;
-    type Event = Happened;
+    type Event = CounterEvent;
     /// The number of events, including this command's.
     type Reply = u64;
     type Rejection = Odd;
@@ -58,11 +58,11 @@ impl Entity for Counter {
             Command::Send { to } => turn.send::<Self>(to, Command::Add),
             Command::Forward { to } => return Ok(CommandAnswer::forward::<Self>(to, Command::Add)),
         }
-        turn.emit(Happened::Counted);
+        turn.emit(CounterEvent::Counted);
         Ok(CommandAnswer::after(|counter: &Self| counter.events))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &CounterEvent) {
         self.events += 1;
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     LEASE, NODES, PAUSE, SETTLES,
     counted::SharedViews,
-    diary::{AGE, AGED, COUNTED, Command, Diary, EVENTS, FOREVER, Happened, KINDS, Look, Never, keep},
+    diary::{AGE, AGED, COUNTED, Command, Diary, DiaryEvent, EVENTS, FOREVER, KINDS, Look, Never, keep},
     in_time, start_all, step,
 };
 use std::{
@@ -45,8 +45,8 @@ impl Projection for Sums {
             return Err(Interrupt::poison(format!("event {} follows {events}", seen.seq)));
         }
         let number = match &seen.event {
-            Happened::Written { number, .. } => *number,
-            Happened::Closed => 0,
+            DiaryEvent::Written { number, .. } => *number,
+            DiaryEvent::Closed => 0,
         };
         rows.put_json(&key, &(seen.seq, sum + number))
     }

@@ -14,10 +14,10 @@ const OLD: usize = 0;
 const NEW: usize = 1;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum UnknownEvent {
     Noted,
 }
-impl Event for Happened {}
+impl Event for UnknownEvent {}
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 enum HappenedSince {
@@ -65,11 +65,11 @@ macro_rules! page {
     };
 }
 
-page!(OldPage, Happened, OldCommand { Note, HaveNoted { to } }, |command, turn| {
+page!(OldPage, UnknownEvent, OldCommand { Note, HaveNoted { to } }, |command, turn| {
     if let OldCommand::HaveNoted { to } = command {
         turn.send::<OldPage>(to, OldCommand::Note);
     }
-    Happened::Noted
+    UnknownEvent::Noted
 });
 page!(NewPage, HappenedSince, NewCommand { Note, HaveNoted { to }, Mark, HaveMarked { to }, Close, Remind { seconds } }, |command, turn| {
     match command {

@@ -78,7 +78,7 @@ pub(crate) struct Named {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Happened<const G: u8> {
+pub(crate) enum AccountEvent<const G: u8> {
     Opened(Fact),
     Moved(Moved<G>),
     Debited(Fact),
@@ -98,7 +98,7 @@ pub(crate) enum Happened<const G: u8> {
     Bomb(Fact),
 }
 
-impl<const G: u8> Happened<G> {
+impl<const G: u8> AccountEvent<G> {
     pub(crate) fn parts(&self) -> (&'static str, Fact) {
         match self {
             Self::Opened(fact) => ("Opened", *fact),
@@ -120,9 +120,9 @@ impl<const G: u8> Happened<G> {
     }
 }
 
-impl<const G: u8> JsonSchema for Happened<G> {
+impl<const G: u8> JsonSchema for AccountEvent<G> {
     fn schema_name() -> Cow<'static, str> {
-        "Happened".into()
+        "AccountEvent".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -130,7 +130,7 @@ impl<const G: u8> JsonSchema for Happened<G> {
     }
 }
 
-impl<const G: u8> Event for Happened<G> {
+impl<const G: u8> Event for AccountEvent<G> {
     const VERSIONS: &'static [(&'static str, u16)] = if G == 1 { &[] } else { &[("Moved", 2)] };
 
     fn upcast(mut old: Recorded) -> Result<Recorded, UpcastError> {
@@ -294,7 +294,7 @@ impl<const G: u8> Entity for Account<G> {
     const STATE_VERSION: u16 = G as u16;
     type Id = u64;
     type Command = Command;
-    type Event = Happened<G>;
+    type Event = AccountEvent<G>;
     type Reply = View;
     type Rejection = No;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
@@ -315,12 +315,12 @@ impl<const G: u8> Entity for Account<G> {
                 if !turn.is_new() {
                     return self.no(id, "it is open");
                 }
-                turn.emit(Happened::Opened(fact(op, 0, amount)));
+                turn.emit(AccountEvent::Opened(fact(op, 0, amount)));
             }
             Command::Add { op, amount, parts } => {
                 for part in 0..parts {
                     let fact = fact(op, part, amount);
-                    turn.emit(Happened::Moved(Moved { fact, memo: Memo(7) }));
+                    turn.emit(AccountEvent::Moved(Moved { fact, memo: Memo(7) }));
                 }
             }
             Command::Take { op, amount } => {
@@ -328,24 +328,24 @@ impl<const G: u8> Entity for Account<G> {
                     return self.no(id, "too little");
                 }
                 let fact = fact(op, 0, -amount);
-                turn.emit(Happened::Moved(Moved { fact, memo: Memo(8) }));
+                turn.emit(AccountEvent::Moved(Moved { fact, memo: Memo(8) }));
             }
             Command::Transfer { op, to, amount } => {
                 let total = amount * to.len() as i64;
-                turn.emit(Happened::Debited(fact(op, 0, -total)));
+                turn.emit(AccountEvent::Debited(fact(op, 0, -total)));
                 for (part, to) in (0..).zip(to) {
                     turn.send::<Self>(to, Command::Receive { op, part, amount });
                 }
             }
-            Command::Receive { op, part, amount } => turn.emit(Happened::Received(fact(op, part, amount))),
+            Command::Receive { op, part, amount } => turn.emit(AccountEvent::Received(fact(op, part, amount))),
             Command::Ask { op, to, amount, mode } => {
-                turn.emit(Happened::Reserved(fact(op, 0, -amount)));
+                turn.emit(AccountEvent::Reserved(fact(op, 0, -amount)));
                 let next = to + 1;
                 let accept = Command::Accept { op, amount, mode, next };
                 turn.request::<Self>(to, accept, (op, amount));
             }
             Command::Accept { op, amount, mode, next } => match mode {
-                Mode::Accept => turn.emit(Happened::Received(fact(op, 0, amount))),
+                Mode::Accept => turn.emit(AccountEvent::Received(fact(op, 0, amount))),
                 Mode::Refuse => return self.no(id, "not wanted"),
                 // A retry may have another outcome.
                 Mode::Panic if turn.moment().seq.is_multiple_of(2) => panic!("planned panic: an asked entity"),
@@ -356,24 +356,24 @@ impl<const G: u8> Entity for Account<G> {
                     return Ok(CommandAnswer::forward::<Self>(next, accept));
                 }
             },
-            Command::Heard { op, ok: true, .. } => turn.emit(Happened::Settled(fact(op, 0, 0))),
-            Command::Heard { op, amount, ok: false } => turn.emit(Happened::Refunded(fact(op, 0, amount))),
+            Command::Heard { op, ok: true, .. } => turn.emit(AccountEvent::Settled(fact(op, 0, 0))),
+            Command::Heard { op, amount, ok: false } => turn.emit(AccountEvent::Refunded(fact(op, 0, amount))),
             Command::Forward { op, to, amount, trace } => {
                 if trace {
-                    turn.emit(Happened::Passed(fact(op, 0, 0)));
+                    turn.emit(AccountEvent::Passed(fact(op, 0, 0)));
                 }
                 let parts = 1;
                 return Ok(CommandAnswer::forward::<Self>(to, Command::Add { op, amount, parts }));
             }
             Command::Chain { op, hops, to } => {
-                turn.emit(Happened::Hopped(fact(op, hops, 0)));
+                turn.emit(AccountEvent::Hopped(fact(op, hops, 0)));
                 if hops > 0 {
                     let next = to[hops as usize % to.len()];
                     turn.send::<Self>(next, Command::Chain { op, hops: hops - 1, to });
                 }
             }
             Command::Spawn { op, child, answers } => {
-                turn.emit(Happened::Spawned(fact(op, 0, 0)));
+                turn.emit(AccountEvent::Spawned(fact(op, 0, 0)));
                 let open = Command::Open { op, amount: 0 };
                 if answers {
                     return Ok(CommandAnswer::create::<Self>(child, open));
@@ -403,7 +403,7 @@ impl<const G: u8> Entity for Account<G> {
                 };
                 let every = every_micros.map(Duration::from_micros);
                 let times = planned.times;
-                turn.emit(Happened::Planned(planned));
+                turn.emit(AccountEvent::Planned(planned));
                 turn.remind(name.clone(), due, every, Command::Tick { op, name, times });
             }
             Command::Tick { op, name, times } => {
@@ -412,41 +412,41 @@ impl<const G: u8> Entity for Account<G> {
                     turn.cancel(name.clone());
                 }
                 let fact = fact(op, part, 0);
-                turn.emit(Happened::Ticked(Named { fact, name }));
+                turn.emit(AccountEvent::Ticked(Named { fact, name }));
             }
             Command::Cancel { op, name } => {
                 turn.cancel(name.clone());
                 let fact = fact(op, 0, 0);
-                turn.emit(Happened::Cancelled(Named { fact, name }));
+                turn.emit(AccountEvent::Cancelled(Named { fact, name }));
             }
             Command::PanicDeciding { op } => {
-                turn.emit(Happened::Opened(fact(op, 0, 1)));
+                turn.emit(AccountEvent::Opened(fact(op, 0, 1)));
                 turn.send::<Self>(id + 1, Command::Receive { op, part: 0, amount: 1 });
                 turn.send::<Relay>(id, crate::relay::Command::Post { op, to: id, amount: 1 });
                 panic!("planned panic: deciding");
             }
             Command::PanicEvolving { op } => {
-                turn.emit(Happened::Moved(Moved {
+                turn.emit(AccountEvent::Moved(Moved {
                     fact: fact(op, 0, 1),
                     memo: Memo(9),
                 }));
                 turn.send::<Self>(id + 1, Command::Receive { op, part: 0, amount: 1 });
-                turn.emit(Happened::Poison(fact(op, 0, 1)));
+                turn.emit(AccountEvent::Poison(fact(op, 0, 1)));
             }
-            Command::Plant { op } => turn.emit(Happened::Bomb(fact(op, 0, 0))),
+            Command::Plant { op } => turn.emit(AccountEvent::Bomb(fact(op, 0, 0))),
         }
         Self::after(id)
     }
 
-    fn evolve(&mut self, event: &Happened<G>) {
+    fn evolve(&mut self, event: &AccountEvent<G>) {
         let (name, fact) = event.parts();
         self.count += 1;
         self.digest = fold(self.digest, name, fact);
         self.balance += fact.amount;
         match event {
-            Happened::Ticked(named) => *self.ticks.entry(named.fact.op).or_default() += 1,
-            Happened::Poison(_) => panic!("planned panic: evolving"),
-            Happened::Bomb(_) if G == 2 => panic!("planned panic: this generation knows no bombs"),
+            AccountEvent::Ticked(named) => *self.ticks.entry(named.fact.op).or_default() += 1,
+            AccountEvent::Poison(_) => panic!("planned panic: evolving"),
+            AccountEvent::Bomb(_) if G == 2 => panic!("planned panic: this generation knows no bombs"),
             _ => {}
         }
     }

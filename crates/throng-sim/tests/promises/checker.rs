@@ -1,7 +1,7 @@
 //! Compares the answers to clients with the final contents of the journal.
 
 use crate::{
-    account::{Account, Command, Fact, Happened, KIND, Mode, View, fold},
+    account::{Account, AccountEvent, Command, Fact, KIND, Mode, View, fold},
     book::{Asked, Entries, Told},
     relay,
 };
@@ -67,8 +67,8 @@ pub(crate) fn replayed(id: u64, events: &[StoredEvent]) -> View {
             version: event.version,
             payload: serde_json::from_slice(&event.payload).unwrap(),
         };
-        if recorded.version != Happened::<3>::version(&recorded.name) {
-            recorded = Happened::<3>::upcast(recorded).unwrap();
+        if recorded.version != AccountEvent::<3>::version(&recorded.name) {
+            recorded = AccountEvent::<3>::upcast(recorded).unwrap();
         }
         let payload = serde_json::to_vec(&recorded.payload).unwrap();
         account.evolve(&tagged::from_parts(&recorded.name, &payload).unwrap());

@@ -50,16 +50,16 @@ pub(crate) enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
+pub(crate) enum PlayerEvent {
     Hit { pad: String },
 }
-impl Event for Happened {}
+impl Event for PlayerEvent {}
 
 impl Entity for Player {
     const KIND: &'static str = KIND;
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = PlayerEvent;
     type Reply = u64;
     type Rejection = Never;
 
@@ -103,11 +103,11 @@ impl Entity for Player {
             }
             Command::Child { id } => turn.create::<Self>(id, Command::Hit),
         }
-        turn.emit(Happened::Hit { pad });
+        turn.emit(PlayerEvent::Hit { pad });
         Ok(CommandAnswer::after(|player: &Self| player.hits))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &PlayerEvent) {
         self.hits += 1;
     }
 }

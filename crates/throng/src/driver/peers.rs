@@ -4,7 +4,8 @@
 //! shard: it knows owners, connections and frames, but nothing of entities.
 
 pub use crate::remote::{
-    Ask, Asked, Happened, OperatorAction, OperatorActionKind, PeerMessage, Peers, RemoteError, Reply, Request, TakenAs,
+    Ask, Asked, OperatorAction, OperatorActionKind, PeerMessage, Peers, RemoteError, RemoteEvent, Reply, Request,
+    TakenAs,
 };
 
 use super::Driver;

@@ -11,16 +11,16 @@
 //! # use serde::{Deserialize, Serialize};
 //! # #[derive(Default, Serialize, Deserialize)] struct Counter { hits: u64 }
 //! # #[derive(Serialize, Deserialize, JsonSchema)] enum Command { Hit }
-//! # #[derive(Serialize, Deserialize, JsonSchema)] enum Happened { Hit }
-//! # impl Event for Happened {}
+//! # #[derive(Serialize, Deserialize, JsonSchema)] enum CounterEvent { Hit }
+//! # impl Event for CounterEvent {}
 //! # #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] struct Never;
 //! # impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
 //! # impl Entity for Counter {
 //! #     const KIND: &'static str = "counter";
-//! #     type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
+//! #     type Id = String; type Command = Command; type Event = CounterEvent; type Reply = u64; type Rejection = Never;
 //! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
-//! #         turn.emit(Happened::Hit); Ok(CommandAnswer::after(|counter: &Counter| counter.hits)) }
-//! #     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
+//! #         turn.emit(CounterEvent::Hit); Ok(CommandAnswer::after(|counter: &Counter| counter.hits)) }
+//! #     fn evolve(&mut self, _: &CounterEvent) { self.hits += 1 }
 //! # }
 //! /// How often each counter was hit, for those who do not want to ask every one of them.
 //! struct Hits;

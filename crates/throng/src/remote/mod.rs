@@ -185,7 +185,7 @@ pub enum Reply {
     /// A page of an entity's history.
     History {
         /// The events, in order and without a gap.
-        events: Vec<Happened>,
+        events: Vec<RemoteEvent>,
         /// The page was cut, as in [`History::more`](crate::History::more).
         more: bool,
         /// Events up to this one are not kept, as in [`History::removed`](crate::History::removed).
@@ -242,7 +242,7 @@ pub enum Reply {
 
 /// An event on its way between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Happened {
+pub struct RemoteEvent {
     /// Its number among its entity's.
     pub seq: u64,
     /// Its commit: writer and number.

@@ -32,11 +32,11 @@ enum Command {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum WitnessEvent {
     Seen(String),
     Timed,
 }
-impl Event for Happened {}
+impl Event for WitnessEvent {}
 
 impl Witness {
     fn list(&self) -> Vec<String> {
@@ -49,12 +49,12 @@ impl Entity for Witness {
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = WitnessEvent;
     type Reply = Vec<String>;
     type Rejection = Never;
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
-        let seen = Happened::Seen(match turn.from() {
+        let seen = WitnessEvent::Seen(match turn.from() {
             Asker::Client(caller) => format!("client {}", caller.unwrap_or("?")),
             Asker::Entity { kind, id } => format!("entity {kind}/{id}"),
             Asker::Timer(name) => format!("timer {name}"),
@@ -68,7 +68,7 @@ impl Entity for Witness {
             }
             Command::Ask { other } => turn.request::<Self>(other, Command::Note {}, ()),
             Command::Remind {} => {
-                turn.emit(Happened::Timed);
+                turn.emit(WitnessEvent::Timed);
                 let now = turn.now();
                 turn.remind("alarm", now, None, Command::Note {});
             }
@@ -82,8 +82,8 @@ impl Entity for Witness {
         Ok(CommandAnswer::after(Self::list))
     }
 
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Seen(who) = event {
+    fn evolve(&mut self, event: &WitnessEvent) {
+        if let WitnessEvent::Seen(who) = event {
             self.seen.push(who.clone());
         }
     }

@@ -60,8 +60,8 @@ macro_rules! jar {
     };
 }
 
-jar!(Jar, Command { Add, Tick }, Happened { Added });
-jar!(Careless, CarelessCommand { Put, Beat }, CarelessHappened { PutIn });
+jar!(Jar, Command { Add, Tick }, JarEvent { Added });
+jar!(Careless, CarelessCommand { Put, Beat }, CarelessEvent { PutIn });
 
 /// A projection that fails at the second sweet.
 struct Picky;
@@ -159,13 +159,13 @@ impl Entity for Weighed {
     const KIND: &'static str = "jar";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = JarEvent;
     type Reply = u64;
     type Rejection = Never;
     fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         Ok(CommandAnswer::Now(0))
     }
-    fn evolve(&mut self, _: &Happened) {}
+    fn evolve(&mut self, _: &JarEvent) {}
 }
 
 #[tokio::test]

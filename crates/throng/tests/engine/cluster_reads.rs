@@ -1,6 +1,6 @@
 //! Reads over all nodes of a cluster, from any node.
 
-use crate::kinds::{Account, Command, Happened, World, ask, balance, eventually, more, waits};
+use crate::kinds::{Account, AccountEvent, Command, World, ask, balance, eventually, more, waits};
 use crate::nodes::{Cluster, Node, ids, shards};
 use std::{
     collections::BTreeMap,
@@ -30,9 +30,9 @@ impl Projection for Balances {
             return Err(Interrupt::poison(format!("{}: {} after {events}", seen.id, seen.seq)));
         }
         let change = match &seen.event {
-            Happened::Opened { balance } => *balance,
-            Happened::Deposited { amount } => *amount,
-            Happened::Withdrawn { amount } => -amount,
+            AccountEvent::Opened { balance } => *balance,
+            AccountEvent::Deposited { amount } => *amount,
+            AccountEvent::Withdrawn { amount } => -amount,
             _ => 0,
         };
         rows.put_json(&seen.id, &(seen.seq, balance + change))

@@ -1,6 +1,6 @@
 //! History that ends while several nodes write it.
 
-use crate::kinds::{Account, Command, Happened, ask, balance, eventually};
+use crate::kinds::{Account, AccountEvent, Command, ask, balance, eventually};
 use crate::nodes::{Cluster, Node, SHARDS, ids, shards};
 use std::{
     collections::BTreeMap,
@@ -225,7 +225,9 @@ impl Projection for Deposits {
 
     fn apply(&self, seen: &DurableEvent<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
         match &seen.event {
-            Happened::Deposited { amount: 666 } if !self.0.load(SeqCst) => Err(Interrupt::poison("it is not wanted")),
+            AccountEvent::Deposited { amount: 666 } if !self.0.load(SeqCst) => {
+                Err(Interrupt::poison("it is not wanted"))
+            }
             _ => rows.put_json(&seen.id, &seen.seq),
         }
     }

@@ -42,16 +42,16 @@ pub(crate) enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(crate) enum Happened {
+pub(crate) enum CellEvent {
     Noted,
 }
-impl Event for Happened {}
+impl Event for CellEvent {}
 
 impl Entity for Cell {
     const KIND: &'static str = "cell";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = CellEvent;
     type Reply = u64;
     type Rejection = Never;
 
@@ -61,7 +61,7 @@ impl Entity for Cell {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let own = turn.id().clone();
-        turn.emit(Happened::Noted);
+        turn.emit(CellEvent::Noted);
         match command {
             Command::Note => {}
             Command::Divide { to } => {
@@ -89,7 +89,7 @@ impl Entity for Cell {
         Ok(CommandAnswer::after(|cell: &Self| cell.notes))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &CellEvent) {
         self.notes += 1;
     }
 }

@@ -43,17 +43,17 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum CellEvent {
     Opened,
     Noted { text: String },
 }
-impl Event for Happened {}
+impl Event for CellEvent {}
 
 impl Entity for Cell {
     const KIND: &'static str = "cell";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = CellEvent;
     type Reply = String;
     type Rejection = Never;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
@@ -65,12 +65,12 @@ impl Entity for Cell {
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Never> {
         let own = turn.id().clone();
         match command {
-            Command::Open => turn.emit(Happened::Opened),
+            Command::Open => turn.emit(CellEvent::Opened),
             Command::Divide => {
                 let copies = if turn.from().is_client() { 100 } else { 1 };
                 (0..copies).for_each(|_| turn.send::<Self>(own.clone(), Command::Divide));
             }
-            Command::Note { text } => turn.emit(Happened::Noted { text }),
+            Command::Note { text } => turn.emit(CellEvent::Noted { text }),
             Command::Tell { to, text } => turn.send::<Self>(to, Command::Note { text }),
             Command::Request { to, text } => turn.request::<Self>(to, Command::Note { text }, ()),
             Command::Remind { in_ms } => {
@@ -83,8 +83,8 @@ impl Entity for Cell {
         Ok(CommandAnswer::after(|cell: &Self| cell.notes.join(",")))
     }
 
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Noted { text } = event {
+    fn evolve(&mut self, event: &CellEvent) {
+        if let CellEvent::Noted { text } = event {
             self.notes.push(text.clone());
         }
     }

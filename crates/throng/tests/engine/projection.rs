@@ -1,6 +1,6 @@
 //! Projections and sinks: each durable event once, in order, despite restarts, failures and rebuilds.
 
-use crate::kinds::{Account, Command, Counting, Happened, World, ask, eventually, failing::Failing, open};
+use crate::kinds::{Account, AccountEvent, Command, Counting, World, ask, eventually, failing::Failing, open};
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -32,9 +32,9 @@ impl Projection for Balances {
         let events: u64 = rows.json("#")?.unwrap_or(0);
         rows.put_json("#", &(events + 1))?;
         let change = match &seen.event {
-            Happened::Opened { balance } => *balance,
-            Happened::Deposited { amount } => *amount,
-            Happened::Withdrawn { amount } => -amount,
+            AccountEvent::Opened { balance } => *balance,
+            AccountEvent::Deposited { amount } => *amount,
+            AccountEvent::Withdrawn { amount } => -amount,
             _ => return Ok(()),
         };
         if change != 0 && change.unsigned_abs() == self.poison.load(SeqCst) {

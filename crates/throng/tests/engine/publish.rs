@@ -32,17 +32,17 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum ClockEvent {
     Tick,
 }
 
-impl Event for Happened {}
+impl Event for ClockEvent {}
 
 impl Entity for Clock {
     const KIND: &'static str = "clock";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = ClockEvent;
     type Reply = u64;
     type Rejection = Dislike;
 
@@ -51,7 +51,7 @@ impl Entity for Clock {
         match command {
             Command::Tick => {
                 turn.publish(&TICKS, said("ticks after"));
-                turn.emit(Happened::Tick);
+                turn.emit(ClockEvent::Tick);
             }
             Command::Look => turn.publish(&TICKS, said("shows")),
             Command::Refuse => {
@@ -67,7 +67,7 @@ impl Entity for Clock {
         Ok(CommandAnswer::after(|clock: &Self| clock.0))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &ClockEvent) {
         self.0 += 1;
     }
 }

@@ -47,10 +47,10 @@ enum Command {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum DoorEvent {
     Opened,
 }
-impl Event for Happened {}
+impl Event for DoorEvent {}
 
 static HELD: OnceLock<(Sender<()>, Mutex<Receiver<()>>)> = OnceLock::new();
 
@@ -58,7 +58,7 @@ impl Entity for Door {
     const KIND: &'static str = "door";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = DoorEvent;
     type Reply = u32;
     type Rejection = Never;
 
@@ -68,11 +68,11 @@ impl Entity for Door {
             holds.send(()).unwrap();
             may_go.lock().unwrap().recv().unwrap();
         }
-        turn.emit(Happened::Opened);
+        turn.emit(DoorEvent::Opened);
         Ok(CommandAnswer::after(|door: &Self| door.opened))
     }
 
-    fn evolve(&mut self, _: &Happened) {
+    fn evolve(&mut self, _: &DoorEvent) {
         self.opened += 1;
     }
 }

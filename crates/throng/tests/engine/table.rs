@@ -48,10 +48,10 @@ impl Projection for Accounts {
         let before = rows.row::<Rich>(&seen.id)?;
         let coins = before.as_ref().map_or(0, |row| row.coins);
         let coins = match seen.event {
-            Happened::Opened { balance } => balance.unsigned_abs(),
-            Happened::Deposited { amount } => coins + amount.unsigned_abs(),
-            Happened::Withdrawn { amount } => coins - amount.unsigned_abs(),
-            Happened::Heard { .. } => return rows.remove_row::<Rich>(&seen.id),
+            AccountEvent::Opened { balance } => balance.unsigned_abs(),
+            AccountEvent::Deposited { amount } => coins + amount.unsigned_abs(),
+            AccountEvent::Withdrawn { amount } => coins - amount.unsigned_abs(),
+            AccountEvent::Heard { .. } => return rows.remove_row::<Rich>(&seen.id),
             _ => return Ok(()),
         };
         if before.is_none() {

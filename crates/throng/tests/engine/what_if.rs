@@ -29,13 +29,13 @@ enum Do {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
+enum TillEvent {
     Received { cents: u64 },
     Gave { cents: u64 },
     Stamped { at: Timestamp, token: String },
     Beaten,
 }
-impl Event for Happened {}
+impl Event for TillEvent {}
 
 /// Two programs with the same kind. `LATER` takes a fee, and refuses large amounts. Both record commands if `KEPT`.
 #[derive(Default, Serialize, Deserialize)]
@@ -48,37 +48,37 @@ impl<const KEPT: bool, const LATER: bool> Entity for Till<KEPT, LATER> {
     const KEEPS_COMMANDS: bool = KEPT;
     type Id = String;
     type Command = Do;
-    type Event = Happened;
+    type Event = TillEvent;
     type Reply = u64;
     type Rejection = TooMuch;
 
     fn decide(&self, command: Do, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, TooMuch> {
         match command {
             Do::Put { cents } if cents > 1_000 && LATER => return Err(TooMuch),
-            Do::Put { cents } => turn.emit(Happened::Received {
+            Do::Put { cents } => turn.emit(TillEvent::Received {
                 cents: if LATER { cents - 1 } else { cents },
             }),
             Do::Give { cents, .. } if cents > self.cents => return Err(TooMuch),
             Do::Give { to, cents } => {
-                turn.emit(Happened::Gave { cents });
+                turn.emit(TillEvent::Gave { cents });
                 turn.send::<Self>(to, Do::Put { cents });
             }
-            Do::Stamp => turn.emit(Happened::Stamped {
+            Do::Stamp => turn.emit(TillEvent::Stamped {
                 at: turn.now(),
                 token: turn.unguessable().to_string(),
             }),
             Do::Remind => turn.remind("beat", turn.now(), None, Do::Beat),
             Do::Beat if LATER => {}
-            Do::Beat => turn.emit(Happened::Beaten),
+            Do::Beat => turn.emit(TillEvent::Beaten),
         }
         Ok(CommandAnswer::after(|till: &Self| till.cents))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &TillEvent) {
         match event {
-            Happened::Received { cents } => self.cents += cents,
-            Happened::Gave { cents } => self.cents -= cents,
-            Happened::Stamped { .. } | Happened::Beaten => {}
+            TillEvent::Received { cents } => self.cents += cents,
+            TillEvent::Gave { cents } => self.cents -= cents,
+            TillEvent::Stamped { .. } | TillEvent::Beaten => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use throng::model::Entity as _;
 use throng_amqp::{EntityCommand, Message, frame};
-pub(crate) use throng_testing::fixtures::{Command, Counter, Happened, Hits};
+pub(crate) use throng_testing::fixtures::{Command, Counter, CounterEvent, Hits};
 
 /// A message's body: the counter, and its command.
 #[derive(Serialize, Deserialize)]

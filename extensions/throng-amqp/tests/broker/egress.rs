@@ -1,7 +1,7 @@
 //! Events become messages, and none is lost.
 
 use crate::{
-    counter::{Command, Counter, Happened},
+    counter::{Command, Counter, CounterEvent},
     kit::{self, SERVER, broker, depth, get, header, look, until},
 };
 use servers::{RabbitMq, RabbitMqOptions, Stop};
@@ -22,7 +22,7 @@ impl Outbound for HitsOut {
     type Item = Message;
 
     fn map(&self, seen: &DurableEvent<Counter>) -> Option<Message> {
-        let Happened::Hit { by } = seen.event else {
+        let CounterEvent::Hit { by } = seen.event else {
             return None;
         };
         Some(Message {

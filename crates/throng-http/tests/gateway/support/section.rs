@@ -54,13 +54,13 @@ pub(crate) struct Moved {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Happened {
+pub(crate) enum SectionEvent {
     Opened { capacity: usize },
     Added { student: String },
     Dropped { student: String },
     Renamed { title: String },
 }
-impl Event for Happened {}
+impl Event for SectionEvent {}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Enrolment {
@@ -124,7 +124,7 @@ impl Entity for Section {
     ];
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = SectionEvent;
     type Reply = Enrolment;
     type Rejection = Refusal;
 
@@ -134,19 +134,19 @@ impl Entity for Section {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Refusal> {
         match command {
-            Command::Open { capacity } => turn.emit(Happened::Opened { capacity }),
+            Command::Open { capacity } => turn.emit(SectionEvent::Opened { capacity }),
             Command::AddStudent { student } if self.students.contains(&student) => {}
             Command::AddStudent { .. } if self.students.len() >= self.capacity => {
                 return Err(Refusal::Full {
                     capacity: self.capacity,
                 });
             }
-            Command::AddStudent { student } => turn.emit(Happened::Added { student }),
+            Command::AddStudent { student } => turn.emit(SectionEvent::Added { student }),
             Command::DropStudent { student } if !self.students.contains(&student) => {
                 return Err(Refusal::NotEnrolled { student });
             }
-            Command::DropStudent { student } => turn.emit(Happened::Dropped { student }),
-            Command::Rename { title } => turn.emit(Happened::Renamed { title }),
+            Command::DropStudent { student } => turn.emit(SectionEvent::Dropped { student }),
+            Command::Rename { title } => turn.emit(SectionEvent::Renamed { title }),
             Command::Recommend { to, student } => turn.send::<Self>(to, Command::AddStudent { student }),
             Command::Ponder { ms } => {
                 let until = std::time::Instant::now() + std::time::Duration::from_millis(ms);
@@ -157,22 +157,22 @@ impl Entity for Section {
             Command::Crash => panic!("it was asked to"),
             Command::TakeOver(moved) => {
                 for student in moved.students {
-                    turn.emit(Happened::Added { student });
+                    turn.emit(SectionEvent::Added { student });
                 }
             }
-            Command::Sign {} => turn.emit(Happened::Added {
+            Command::Sign {} => turn.emit(SectionEvent::Added {
                 student: turn.from().caller().unwrap_or("nobody").to_owned(),
             }),
         }
         Ok(CommandAnswer::after(Self::enrolment))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &SectionEvent) {
         match event {
-            Happened::Opened { capacity } => self.capacity = *capacity,
-            Happened::Added { student } => self.students.push(student.clone()),
-            Happened::Renamed { .. } => {}
-            Happened::Dropped { student } => self.students.retain(|other| other != student),
+            SectionEvent::Opened { capacity } => self.capacity = *capacity,
+            SectionEvent::Added { student } => self.students.push(student.clone()),
+            SectionEvent::Renamed { .. } => {}
+            SectionEvent::Dropped { student } => self.students.retain(|other| other != student),
         }
     }
 }

@@ -30,23 +30,23 @@ pub(super) struct Taken {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-pub(super) enum Happened {
+pub(super) enum PageEvent {
     Sent { to: u64 },
     Took { from: u64, number: u64 },
     Set,
     Rang,
 }
-impl Event for Happened {}
+impl Event for PageEvent {}
 
 impl Known {
     fn next(&self, to: u64) -> u64 {
         self.sent.get(&to).copied().unwrap_or_default() + 1
     }
 
-    fn apply(&mut self, happened: &Happened) {
+    fn apply(&mut self, happened: &PageEvent) {
         match happened {
-            Happened::Sent { to } => *self.sent.entry(*to).or_default() += 1,
-            Happened::Took { from, number } => {
+            PageEvent::Sent { to } => *self.sent.entry(*to).or_default() += 1,
+            PageEvent::Took { from, number } => {
                 let taken = self.taken.entry(*from).or_default();
                 if *number <= taken.last {
                     let last = taken.last;
@@ -56,8 +56,8 @@ impl Known {
                 taken.count += 1;
                 taken.last = *number;
             }
-            Happened::Set => self.set += 1,
-            Happened::Rang => self.rung += 1,
+            PageEvent::Set => self.set += 1,
+            PageEvent::Rang => self.rung += 1,
         }
     }
 }
@@ -83,7 +83,7 @@ macro_rules! page {
             const KIND: &'static str = $kind;
             type Id = u64;
             type Command = $command;
-            type Event = Happened;
+            type Event = PageEvent;
             type Reply = ();
             type Rejection = Never;
 
@@ -102,7 +102,7 @@ macro_rules! page {
                 Ok(CommandAnswer::Now(()))
             }
 
-            fn evolve(&mut self, happened: &Happened) {
+            fn evolve(&mut self, happened: &PageEvent) {
                 self.0.apply(happened);
             }
         }
@@ -123,37 +123,37 @@ macro_rules! page {
 page!(Before, "page", Told, BeforeCommand {
     Send { to } => |of, turn| {
         turn.send::<Before>(to, BeforeCommand::Note { number: of.next(to) });
-        Happened::Sent { to }
+        PageEvent::Sent { to }
     },
-    Note { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number }
+    Note { number } => |_of, turn| PageEvent::Took { from: sender(&turn.from()), number }
 });
 
 page!(After, "page", ToldAfter, AfterCommand {
     Send { to } => |of, turn| {
         turn.send::<After>(to, AfterCommand::Note { number: of.next(to) });
-        Happened::Sent { to }
+        PageEvent::Sent { to }
     },
-    Note { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number },
+    Note { number } => |_of, turn| PageEvent::Took { from: sender(&turn.from()), number },
     SendNew { to } => |of, turn| {
         turn.send::<After>(to, AfterCommand::Mark { number: of.next(to) });
-        Happened::Sent { to }
+        PageEvent::Sent { to }
     },
-    Mark { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number },
+    Mark { number } => |_of, turn| PageEvent::Took { from: sender(&turn.from()), number },
     SendToLeaf { to } => |of, turn| {
         turn.send::<Leaf>(to, LeafCommand::Mark { number: of.next(to) });
-        Happened::Sent { to }
+        PageEvent::Sent { to }
     },
     Remind { to } => |of, turn| {
         let at = turn.now().after(Duration::from_millis(100 * to));
         turn.remind(format!("timer {}", of.set + 1), at, None, AfterCommand::Ring { number: of.set + 1 });
-        Happened::Set
+        PageEvent::Set
     },
     Ring { number } => |of, _turn| {
         assert!(number <= of.set);
-        Happened::Rang
+        PageEvent::Rang
     }
 });
 
 page!(Leaf, "leaf", ToldLeaf, LeafCommand {
-    Mark { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number }
+    Mark { number } => |_of, turn| PageEvent::Took { from: sender(&turn.from()), number }
 });

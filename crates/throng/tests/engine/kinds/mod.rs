@@ -107,7 +107,7 @@ impl Command {
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub enum Happened {
+pub enum AccountEvent {
     Opened { balance: i64 },
     Deposited { amount: i64 },
     Withdrawn { amount: i64 },
@@ -116,7 +116,7 @@ pub enum Happened {
     Closed,
     Exploded,
 }
-impl Event for Happened {}
+impl Event for AccountEvent {}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Balance {
@@ -148,7 +148,7 @@ impl Entity for Account {
     const KIND: &'static str = "account";
     type Id = String;
     type Command = Command;
-    type Event = Happened;
+    type Event = AccountEvent;
     type Reply = Balance;
     type Rejection = Short;
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
@@ -168,21 +168,21 @@ impl Entity for Account {
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<CommandAnswer<Self>, Short> {
         match command {
-            Command::Open { balance } => turn.emit(Happened::Opened { balance }),
-            Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
+            Command::Open { balance } => turn.emit(AccountEvent::Opened { balance }),
+            Command::Deposit { amount } => turn.emit(AccountEvent::Deposited { amount }),
             Command::Withdraw { amount } if amount > self.balance => return Err(Short { balance: self.balance }),
-            Command::Withdraw { amount } => turn.emit(Happened::Withdrawn { amount }),
+            Command::Withdraw { amount } => turn.emit(AccountEvent::Withdrawn { amount }),
             Command::Pay { to, amount } => {
-                turn.emit(Happened::Withdrawn { amount });
+                turn.emit(AccountEvent::Withdrawn { amount });
                 turn.send::<Self>(to, Command::Deposit { amount });
             }
             Command::Collect { from, amount } => {
                 turn.request::<Self>(from.clone(), Command::Withdraw { amount }, from);
             }
-            Command::Heard { text } => turn.emit(Happened::Heard { text }),
+            Command::Heard { text } => turn.emit(AccountEvent::Heard { text }),
             Command::Ask { other, command, note } => {
                 if note {
-                    turn.emit(Happened::Heard {
+                    turn.emit(AccountEvent::Heard {
                         text: format!("asked {other}"),
                     });
                 }
@@ -192,7 +192,7 @@ impl Entity for Account {
                 let at = turn.now().after(Duration::from_millis(in_ms));
                 turn.remind("tick", at, every_ms.map(Duration::from_millis), Command::Tick);
             }
-            Command::Tick => turn.emit(Happened::Ticked),
+            Command::Tick => turn.emit(AccountEvent::Ticked),
             Command::Cancel => turn.cancel("tick"),
             Command::Child { id } => turn.create::<Self>(id, Command::Open { balance: 0 }),
             Command::Foster { id } => turn.create::<Self>(id, Command::Reopen),
@@ -202,30 +202,30 @@ impl Entity for Account {
                 let text = format!("{parent}>{}", children.join("+"));
                 return Ok(CommandAnswer::Now(Balance { balance: 0, text }));
             }
-            Command::Grow { bytes } => turn.emit(Happened::Heard {
+            Command::Grow { bytes } => turn.emit(AccountEvent::Heard {
                 text: "x".repeat(bytes),
             }),
             Command::Close => {
-                turn.emit(Happened::Closed);
+                turn.emit(AccountEvent::Closed);
                 turn.end();
             }
-            Command::Reopen if turn.is_new() => turn.emit(Happened::Opened { balance: 1 }),
+            Command::Reopen if turn.is_new() => turn.emit(AccountEvent::Opened { balance: 1 }),
             Command::Reopen => return Err(Short { balance: self.balance }),
             Command::PanicDeciding => panic!("deciding"),
-            Command::PanicEvolving => turn.emit(Happened::Exploded),
+            Command::PanicEvolving => turn.emit(AccountEvent::Exploded),
         }
         Ok(CommandAnswer::after(Self::view))
     }
 
-    fn evolve(&mut self, event: &Happened) {
+    fn evolve(&mut self, event: &AccountEvent) {
         match event {
-            Happened::Opened { balance } => self.balance = *balance,
-            Happened::Deposited { amount } => self.balance += amount,
-            Happened::Withdrawn { amount } => self.balance -= amount,
-            Happened::Heard { text } => self.heard.push(text.clone()),
-            Happened::Ticked => self.ticks += 1,
-            Happened::Closed => self.heard.push("closed".into()),
-            Happened::Exploded => panic!("evolving"),
+            AccountEvent::Opened { balance } => self.balance = *balance,
+            AccountEvent::Deposited { amount } => self.balance += amount,
+            AccountEvent::Withdrawn { amount } => self.balance -= amount,
+            AccountEvent::Heard { text } => self.heard.push(text.clone()),
+            AccountEvent::Ticked => self.ticks += 1,
+            AccountEvent::Closed => self.heard.push("closed".into()),
+            AccountEvent::Exploded => panic!("evolving"),
         }
     }
 
