@@ -32,7 +32,7 @@ impl ShowId {
     ///
     /// # Errors
     ///
-    /// [`NotAShowId`]: the text is no UUID of 36 characters.
+    /// `NotAShowId`: the text is no UUID of 36 characters.
     pub fn of_any_case(text: &str) -> Result<Self, NotAShowId> {
         if text.len() == TEXT_BYTES
             && let Ok(uuid) = Uuid::try_parse(text)
