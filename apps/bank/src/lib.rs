@@ -1,6 +1,6 @@
 //! A bank: accounts, transfers that refund, daily interest, and the list of the richest.
 //!
-//! It is the running example of the book in `docs/`, and small enough to be read whole:
+//! The bank is the running example of the book in `docs/`, and small enough to be read whole:
 //!
 //! - [`account`]: the entity, with its transfers to other accounts and its daily interest;
 //! - [`richest`]: a read model in a second order, and the route that shows it;

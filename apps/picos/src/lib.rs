@@ -1,6 +1,6 @@
 //! An engine of picos as a program: `picos serve`.
 //!
-//! It has one pico from its first start on, the root. Ask `/api/ui-context` for a channel to it, send it events, make children, install rulesets.
+//! The engine has one pico from its first start on, the root. Ask `/api/ui-context` for a channel to it, send it events, make children, install rulesets.
 //! [`Settings::from_environment`] lists its settings. Besides the picos it serves a [page](student) for the students of its example, the registration
 //! of a university.
 

@@ -1,8 +1,7 @@
 //! The page on which students search, join and drop sections: `/student`.
 //!
-//! It starts at `/api/owner-eci` and goes down from the owner to registration, to the collection of the sections, and to a section. Each of them
-//! gives
-//! it an anonymous channel to the next.
+//! The walk starts at `/api/owner-eci` and goes down from the owner to registration, to the collection of the sections, and to a section. Each of
+//! them gives it an anonymous channel to the next.
 
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 

@@ -130,7 +130,7 @@ pub struct GetCustomer {}
 pub struct CustomerView {
     /// The tickets of all orders.
     pub tickets: u32,
-    /// The limit.
+    /// The most tickets that the customer may have over all orders.
     pub limit: u32,
     /// The orders that wait, hold seats or are confirmed, with their tickets.
     pub orders: BTreeMap<String, u32>,

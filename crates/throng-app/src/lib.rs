@@ -34,7 +34,7 @@
 //! }
 //! ```
 //!
-//! That program has
+//! The program has these commands:
 //!
 //! | command | |
 //! |---|---|

@@ -13,7 +13,7 @@
 //!
 //! # What the protocol relies on
 //!
-//! Of several `put_new` of one key, one wins. Of several `replace` of one version, one wins. A trial tests both before the first use. Reads may be
+//! Exactly one of several `put_new` of a key wins, and one of several `replace` of a version. A trial tests both before the first use. Reads may be
 //! stale: a `get` may find nothing, or an old body. The protocol never lists keys.
 
 use bytes::Bytes;
@@ -109,7 +109,7 @@ pub trait ConditionalStore: Send + Sync + 'static {
     fn version<'a>(&'a self, key: &'a str) -> Later<'a, Result<Option<Version>, Fault>>;
 
     /// Deletes an object. A missing object is no error. A request of unknown outcome may take effect later, on any object that has the key by then.
-    /// So the protocol deletes only keys that are never used again.
+    /// Therefore the protocol deletes only keys that are never used again.
     ///
     /// # Errors
     /// [`Fault`]: the object may still exist or be gone.

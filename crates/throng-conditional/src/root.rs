@@ -26,7 +26,7 @@ pub(crate) struct Root {
     pub(crate) revision: u64,
     /// The nonces of the last revisions, the newest last. If that of a revision seen before is missing, the store let two changes of one version win.
     trail: Vec<u64>,
-    /// In order of their numbers.
+    /// The writers in the order of their numbers.
     pub(crate) writers: Vec<Writer>,
     /// The rows of the store. A later layer overrides the earlier ones.
     pub(crate) layers: Vec<Layer>,

@@ -154,7 +154,7 @@ pub trait Store: Send + Sync {
 
     /// Returns an entity's state of this version, and the events after it. Empty for an entity that the store does not know.
     ///
-    /// Whether events are missing before the first one is not checked here, but by [`Loaded::missing_event`].
+    /// Events that are missing before the first one are not noticed here, but by [`Loaded::missing_event`].
     ///
     /// # Errors
     /// [`Error::Row`], [`Error::Damaged`] or [`Error::NoCommit`]: a row, or the commit of an event, cannot be read. [`Error::Io`] or

@@ -411,7 +411,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any order of reads, ends and new streams, each commit is read exactly once. Each stream is read in order, and no stream before one
+        /// Each commit is read exactly once, in any order of reads, ends and new streams. Each stream is read in order, and no stream before one
         /// that it must wait for.
         #[test]
         fn every_commit_is_told_once_and_in_the_order_of_its_shards(steps in steps()) {

@@ -63,7 +63,7 @@
 //!        …     …  zeros, or bytes of an earlier use: their checksums do not fit here
 //! ```
 //!
-//! Of the two copies one suffices. A copy of zeros was not written when the power failed, which [`tools::verify`] notes; any other
+//! Either of the two copies suffices. A copy of zeros was not written when the power failed, which [`tools::verify`] notes; any other
 //! unreadable copy is damage. A header of zeros is a segment that was prepared ahead. A writer's stream continues in the next segment when
 //! one is full; everything before it is synced first (at [`Fsync`](throng_journal::Durability::Fsync)). A **seal** is the synced header of
 //! the next writer's first segment: from then on every recovery agrees on the end of the stream before.
@@ -74,7 +74,7 @@
 //!
 //! # What recovery does
 //!
-//! It reads the headers, and follows the last writer's commits from the last position that a header calls synced. History ends before the
+//! Recovery reads the headers, and follows the last writer's commits from the last position that a header calls synced. History ends before the
 //! first commit that cannot be read. If any complete commit or header after it calls that commit synced, it is damage, and the log is not
 //! opened. Otherwise the end was unfinished, none of it was acknowledged, and it is left out with a warning. The part of the end that was
 //! read is written and synced again before the next writer begins, because the page cache may show what a failed sync never brought to the

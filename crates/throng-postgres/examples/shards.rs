@@ -4,7 +4,7 @@
 //! cargo run --release -p throng-postgres --example shards -- SHARDS ENTITIES
 //! ```
 //!
-//! It prints one JSON object. Two numbers of shards are compared by alternating runs on a machine that does nothing else.
+//! The output is one JSON object. Two numbers of shards are compared by alternating runs on a machine that does nothing else.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

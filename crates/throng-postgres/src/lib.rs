@@ -36,7 +36,7 @@
 //!
 //! # An append
 //!
-//! One prepared statement, one round trip, one transaction:
+//! A commit is one prepared statement, one round trip, one transaction:
 //!
 //! ```sql
 //! WITH open AS (SELECT FROM writers WHERE writer = $1 AND session = $5 AND sealed_at IS NULL FOR SHARE)
@@ -80,7 +80,7 @@
 //! Rows of `events` are gathered from 2 MiB of commits and sent in the order of their index. Maintaining the index is most of their cost,
 //! and half as much if neighbouring rows come one after the other.
 //!
-//! It keeps to its [`Pace`](throng_journal::Pace): small batches with pauses while there is time, large ones without pauses once it is
+//! A checkpoint keeps to its [`Pace`](throng_journal::Pace): small batches with pauses while there is time, large ones without pauses once it is
 //! urgent.
 //!
 //! Long values are compressed by LZ4 if the server can (`default_toast_compression` of the session); its own method caused most of the cost

@@ -12,7 +12,7 @@ use std::{
 
 /// Items of one or several senders, at least one. Those of each sender are in the order they were sent.
 ///
-/// It reads and writes like a slice. Its buffer goes back to the queue when it is dropped, so that a queue in a steady state allocates
+/// A batch reads and writes like a slice. Its buffer goes back to the queue when it is dropped, so that a queue in a steady state allocates
 /// nothing; use [`drain`](Self::drain) or `for item in batch` to move the items out.
 pub struct Batch<T> {
     items: Vec<T>,

@@ -11,7 +11,7 @@ use std::{
 /// A sender with [`Every(n)`](crate::HandOver::Every) whose items wait at most an interval. An adaptive sender does not need it, because
 /// its items do not wait.
 ///
-/// It costs a lock (about 10 ns an item) and a thread that wakes once an interval. If there is a timer already, for example a task of a
+/// The interval costs a lock (about 10 ns an item) and a thread that wakes once an interval. If there is a timer already, for example a task of a
 /// runtime, calling [`Sender::try_flush`] from it is cheaper. It may be shared between threads.
 pub struct IntervalSender<T> {
     shared: Arc<Flushed<T>>,

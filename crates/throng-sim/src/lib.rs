@@ -64,7 +64,7 @@
 //!
 //! # What it cannot see
 //!
-//! It cannot see races between threads within a poll; the model checker in `throng-commit` does. With [loops](Simulation::loops) threads
+//! A simulation cannot see races between threads within a poll; the model checker in `throng-commit` does. With [loops](Simulation::loops) threads
 //! alternate only where they wait or work in virtual time ([`busy_for`], [`Faults::sync_micros`]), not between any two instructions. It
 //! also has no files and disks; those are covered by the conformance suites of `throng-journal`, the fault tests of each backend, and
 //! worlds with a real journal ([`Simulation::journal`]).

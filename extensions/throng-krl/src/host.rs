@@ -342,7 +342,7 @@ pub struct LogEntry {
 
 /// The access of a running program to its pico and everything outside.
 ///
-/// After [`Interrupt::Wait`] a transaction runs again from its start. So nothing that a host is told may take effect before the transaction has
+/// A transaction runs again from its start after [`Interrupt::Wait`]. So nothing that a host is told may take effect before the transaction has
 /// succeeded.
 pub trait Host {
     /// Reads an entity variable, or the value at a path in it; null if there is none.
@@ -363,7 +363,7 @@ pub trait Host {
     ///
     /// # Errors
     ///
-    /// As for `ent_put`.
+    /// The errors of `ent_put`.
     fn ent_remove(&mut self, rid: &str, name: &str, path: &[Arc<str>]) -> Result<(), Interrupt>;
 
     /// Returns the ruleset that a program uses as a module; `None` if it does not exist.

@@ -5,9 +5,8 @@
 //! form of pico-engine ([`routes`]).
 //!
 //! An event runs on a *draft* of its pico, with the rules that it selects and all events that they raise. Its effects are recorded as one event of
-//! the
-//! entity, from which the pico is recovered without its programs. An event that fails leaves nothing behind. Requests to a web server or another pico
-//! are made between two runs: then the event runs again from its start with the answers. So no event loop ever waits.
+//! the entity, from which the pico is recovered without its programs. An event that fails leaves nothing behind. Requests to a web server or another
+//! pico are made between two runs: then the event runs again from its start with the answers. So no event loop ever waits.
 
 pub mod ask;
 pub mod channel;

@@ -8,8 +8,7 @@ pub struct Settings {
     /// The directory whose `file:` URLs may be loaded.
     pub files: Option<PathBuf>,
     /// The hosts that rulesets may be loaded from and may send requests to, such as `example.com` or `example.com:8080`. `*` allows every host
-    /// outside this
-    /// machine and private networks. A named host may be inside.
+    /// outside this machine and private networks. A named host may be inside.
     pub hosts: Vec<String>,
     /// True if clients' events and queries get the request's header fields as `_headers`, as in pico-engine 1.x.
     pub headers: bool,

@@ -38,7 +38,7 @@ pub enum Rival {
 }
 
 impl Rival {
-    /// All rivals.
+    /// The rivals in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Crossbeam, Self::Flume, Self::Kanal, Self::Tokio];
 
     fn name(self) -> &'static str {

@@ -18,7 +18,7 @@ pub enum Error {
     /// An operation on a file or a process failed.
     #[error("{doing} failed: {source}")]
     Io {
-        /// The operation.
+        /// The operation that failed, such as "starting redis-server".
         doing: String,
         /// The error of the system.
         source: io::Error,

@@ -190,7 +190,7 @@ pub enum Error {
     /// A file or socket operation failed.
     #[error("cannot {action}: {cause}")]
     Io {
-        /// The operation.
+        /// The operation that failed, as it completes "cannot …".
         action: String,
         /// The error of the system.
         cause: std::io::Error,

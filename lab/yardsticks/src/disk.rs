@@ -77,7 +77,7 @@ pub enum DiskError {
     File {
         /// The measured directory.
         directory: PathBuf,
-        /// The operation.
+        /// The refused operation, as it completes "could not … a file".
         step: &'static str,
         /// The error of the system.
         source: std::io::Error,

@@ -76,7 +76,7 @@ pub enum EchoError {
     /// The loop could not wait for its sockets.
     #[error("could not {step}: {source}")]
     Loop {
-        /// The operation.
+        /// The failed operation, as it completes "could not …".
         step: &'static str,
         /// The error of the system.
         source: std::io::Error,

@@ -1,8 +1,7 @@
 //! A test of the console of pico-engine 1.x on our routes, in headless Chromium.
 //!
 //! The console's files are not part of this project. `PICO_ENGINE_CONSOLE` names the directory `public` of its package. Without it, the test is
-//! skipped
-//! with a notice. It needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` skips it, too.
+//! skipped with a notice. It needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` skips it, too.
 
 use crate::service::{PATIENCE, Service, is_without_browser, open};
 use axum::{Router, response::Html, routing};

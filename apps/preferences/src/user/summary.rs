@@ -14,7 +14,7 @@ pub const HALF_LIFE_S: i64 = 30 * 24 * 3600;
 
 /// The summary of a user's actions, at most about 3 KiB.
 ///
-/// It depends only on the actions and their times, not on the time of a query: the weights are those at the newest action. So the same history always
+/// The summary depends only on the actions and their times, not on the time of a query: the weights are those at the newest action. So the same history always
 /// gives the same recommendations, from a replay or from a stored state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {

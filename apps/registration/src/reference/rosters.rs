@@ -34,14 +34,13 @@ impl Rosters {
 
     /// Returns the rosters that follow from a set of answers, independent of their order.
     ///
-    /// It serves a replay without order. The outcomes are the service's. A student is in a section after one more [`Outcome::Added`] than
+    /// This serves a replay without order. The outcomes are the service's. A student is in a section after one more [`Outcome::Added`] than
     /// [`Outcome::Dropped`]. Sections without either are left out, and [`Rosters::differences`] treats them as empty.
     ///
     /// # Errors
     ///
     /// The answers contradict each other. The error names the section and the student who was added twice without a drop between, or dropped more
-    /// often
-    /// than added.
+    /// often than added.
     pub fn from_answers<'trace>(
         answers: impl IntoIterator<Item = (&'trace Request, Outcome)>,
     ) -> Result<Self, ContradictoryAnswers> {

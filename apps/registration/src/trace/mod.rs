@@ -182,9 +182,8 @@ impl Trace {
     /// Splits the requests over `count` clients (at least one). Each section belongs to one client.
     ///
     /// A lane holds indices into [`Trace::requests`], ascending. A client that replays its lane in order keeps the order of each section's requests.
-    /// So
-    /// the outcome does not depend on the speed of the clients. Lanes are of nearly equal length: sections are assigned largest first, always to the
-    /// shortest lane. A lane may be empty.
+    /// So the outcome does not depend on the speed of the clients. Lanes are of nearly equal length: sections are assigned largest first, always to
+    /// the shortest lane. A lane may be empty.
     pub fn lanes(&self, count: usize) -> Vec<Vec<usize>> {
         lanes::split(&self.requests, count)
     }

@@ -2,7 +2,7 @@
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 ///
-/// It is implemented here because libraries keep their streams only within a version, and a seed must name the same trace forever. Not for secrets.
+/// The generator is implemented here because libraries keep their streams only within a version, and a seed must name the same trace forever. Not for secrets.
 pub(super) struct Random {
     state: u64,
 }

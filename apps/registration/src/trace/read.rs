@@ -25,7 +25,7 @@ pub(super) const DATE: &str = "a day as YYYY-MM-DD";
 pub struct Source<'text> {
     /// The name, usually the path.
     pub name: &'text str,
-    /// The text.
+    /// The text: lines of fields.
     pub text: &'text str,
 }
 
@@ -102,7 +102,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// As for [`Trace::read`], except errors of the file system.
+    /// The errors of [`Trace::read`], except those of the file system.
     pub fn parse(capacities: Source<'_>, requests: Source<'_>) -> Result<Reading, TraceError> {
         let (sections, duplicates) = parse_capacities(capacities)?;
         let requests = parse_requests(requests, &sections)?;

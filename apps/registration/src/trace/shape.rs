@@ -49,8 +49,7 @@ impl Shape {
     /// The published registration: 5,393 sections, 6,675 students, 44,504 requests.
     ///
     /// Sources differ by a few requests. The totals come from the published runs. Drops, administrative drops and peaks are counted in the published
-    /// data,
-    /// and the rest are adds.
+    /// data, and the rest are adds.
     pub const PUBLISHED: Self = Self {
         sections: 5_393,
         sections_closed: 26,

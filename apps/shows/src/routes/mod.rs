@@ -12,9 +12,8 @@
 //! A path may begin with two slashes and end with one, as in the original. Clients whose base URL ends in a slash send two.
 //!
 //! The original accepts some incomplete requests: a missing `maxSeats` is 0, and `"action": 0` is the first action. This service refuses them,
-//! because a
-//! show without seats or an unintended reservation helps nobody. Malformed requests (an id that is no UUID, a number that is none, another action,
-//! broken JSON) get 400, and a body that is not JSON gets 415, as problem details.
+//! because a show without seats or an unintended reservation helps nobody. Malformed requests (an id that is no UUID, a number that is none, another
+//! action, broken JSON) get 400, and a body that is not JSON gets 415, as problem details.
 
 #![allow(
     clippy::result_large_err,

@@ -4,8 +4,7 @@ use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
 /// A show's id: a UUID, written as 36 characters in lower case. That text is the entity's id, so other spellings of the same UUID are refused here.
-/// The
-/// service's own routes accept capitals, too ([`ShowId::of_any_case`]).
+/// The service's own routes accept capitals, too ([`ShowId::of_any_case`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShowId(Uuid);
 

@@ -18,8 +18,7 @@
 //! `/day/` and `/days/` mean the same everywhere. An invalid request is 400 and a missing resource 404, both with `{"message":text}`.
 //!
 //! The original's clients use paths below `/Server_war`. All routes exist there a second time, with messages in the original's form: plain text. A
-//! body
-//! that is no JSON is 400 there, too, where the original fails with 500.
+//! body that is no JSON is 400 there, too, where the original fails with 500.
 
 pub(crate) mod answers;
 mod body;

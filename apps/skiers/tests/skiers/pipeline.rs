@@ -1,6 +1,5 @@
 //! A test of the arrangement with a broker and Redis, as processes on real servers. Each is killed under load. In the end every ride that was
-//! answered
-//! with 201 counts exactly once in every query.
+//! answered with 201 counts exactly once in every query.
 
 use crate::{
     model::Model,

@@ -1,8 +1,7 @@
 //! A concert: zones of seats, the orders that hold or have bought them, and a waiting list for each zone.
 //!
 //! Only the concert assigns seats. It gives no seat twice, since it handles one command after another. Returned seats go to the waiting list first,
-//! in
-//! its order. No order overtakes the first one on the list, even if fewer seats would be enough for it.
+//! in its order. No order overtakes the first one on the list, even if fewer seats would be enough for it.
 
 mod messages;
 mod queries;

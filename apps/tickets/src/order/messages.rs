@@ -192,7 +192,7 @@ pub enum OrderRejection {
     /// The number of tickets is 0, or more than a customer may have.
     #[error("an order has 1 to {most} tickets")]
     Tickets {
-        /// The limit.
+        /// The most tickets of one order.
         most: u32,
     },
     /// The caller is not the order's customer.

@@ -1,8 +1,7 @@
 //! An order. It asks the customer, holds seats at the concert, is paid at the provider, and is confirmed.
 //!
 //! The order is in charge. Only the order decides when a hold ends. The timer and the outcome of the payment are both commands of the order, one
-//! after
-//! the other, so a payment is either in time or not. Its last step, the sale of held seats, cannot be refused.
+//! after the other, so a payment is either in time or not. Its last step, the sale of held seats, cannot be refused.
 //!
 //! | stage | after | goes on with |
 //! |---|---|---|

@@ -1,6 +1,6 @@
 //! The lease: the time for which an engine may answer from memory without another check of the root.
 //!
-//! It runs from the *sending* of the check. An engine that opens the next stream marks the previous one as ending, then waits for longer than the
+//! The lease runs from the *sending* of the check. An engine that opens the next stream marks the previous one as ending, then waits for longer than the
 //! lease. An engine that is alone checks with a read, so an idle one writes nothing. A node renews its lease only by its beats: other nodes declare
 //! it dead if they see no beats, and do not see its reads.
 

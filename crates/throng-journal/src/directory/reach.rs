@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// For each set of serving nodes, lists the sets that may follow it.
+    /// Lists the sets that may follow each set of serving nodes.
     fn steps(count: u64, links: u32) -> Vec<Vec<usize>> {
         let mut view = view(count, links, 0);
         let next = |serving: u32| {

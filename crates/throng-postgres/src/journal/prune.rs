@@ -5,7 +5,7 @@
 //! durable then and stay true. An append adds rows and changes none, and two that change the same row do it one after the other, each from
 //! the other's result.
 //!
-//! Of commits without any record left, the last one's row stays, without records, and stands for them all. A row with some records left
+//! The row of the last commit without any record left stays, without records, and stands for all such commits. A row with some records left
 //! keeps its length, so that no index changes: zeros replace removed records, and the room is given back when the rest is removed.
 
 use super::{read::read_commits, size};

@@ -60,8 +60,7 @@ impl Vm {
     /// # Errors
     ///
     /// [`Interrupt::Error`]: a rule or the host failed. [`Interrupt::Wait`]: the host has to wait for an answer. After either, discard `state`, and
-    /// let
-    /// nothing that the host was told take effect.
+    /// let nothing that the host was told take effect.
     pub fn event(
         &mut self,
         program: &Arc<Program>,

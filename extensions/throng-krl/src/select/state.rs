@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The progress of a ruleset's rules in their event expressions, in one pico. It has only rules that are in the middle of one. Rules that a single
 /// event selects are never in it.
 ///
-/// After an [`Interrupt`](crate::Interrupt) it is invalid: keep a copy from before the transaction.
+/// The state is invalid after an [`Interrupt`](crate::Interrupt): keep a copy from before the transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SelectState {

@@ -7,8 +7,7 @@ use super::parser::{Role, roles};
 const INDENT: usize = 2;
 
 /// Returns the source in canonical form. Each bracket indents by two blanks. Tokens on a line are separated by one blank or none, and at most one
-/// empty
-/// line stays between two lines. Comments and line breaks stay in place.
+/// empty line stays between two lines. Comments and line breaks stay in place.
 ///
 /// # Errors
 ///

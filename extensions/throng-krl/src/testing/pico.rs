@@ -10,7 +10,7 @@ const ECI: &str = "testing";
 
 /// A pico in memory with rulesets, entity variables, scheduled events, and a clock that moves only on request.
 ///
-/// It has no other picos and no network. Of the host's modules it supports `schedule:list`, `schedule:get` and `schedule:remove`, `event:send` to
+/// There are no other picos and no network. Of the host's modules it supports `schedule:list`, `schedule:get` and `schedule:remove`, `event:send` to
 /// itself, `ctx:rulesets`, and values of `ctx` and `meta` that need nothing else.
 #[derive(Debug)]
 pub struct Pico {

@@ -66,8 +66,7 @@ impl Value {
     }
 
     /// Returns the value as a number: null is 0, true is 1, an array or a map is its length. `None` for a text that is no number, a regular
-    /// expression
-    /// and a function.
+    /// expression and a function.
     #[must_use]
     pub fn to_number(&self) -> Option<f64> {
         match self {

@@ -27,13 +27,13 @@ pub(crate) enum PicoMessage {
     /// An event for a pico of another engine.
     Abroad(Box<Incoming>),
     Delete(PicoId),
-    /// To a child: move to this channel's pico.
+    /// Tells a child to move to this channel's pico.
     Move(PicoId, Eci),
-    /// To the pico itself: check the way to the new parent.
+    /// Tells the pico itself to check the way to the new parent.
     Seek,
-    /// To the new parent, over this channel, on behalf of the old parent: adopt this pico.
+    /// Tells the new parent, over this channel and on behalf of the old parent, to adopt this pico.
     Adopt(Eci, Option<PicoId>),
-    /// To the old parent: the child with this number has left.
+    /// Tells the old parent that the child with this number has left.
     Left(PicoId, u32),
     Seal(u32, Vec<Child>),
     RemoveFromPage(u32, u32),

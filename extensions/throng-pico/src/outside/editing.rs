@@ -62,8 +62,7 @@ impl Picos {
     }
 
     /// Installs a ruleset that is given as source. It is recorded under a URL of the pico, `krl:PICO/RID`. All picos with that URL installed use it
-    /// from
-    /// their next event on.
+    /// from their next event on.
     ///
     /// # Errors
     ///

@@ -185,8 +185,7 @@ impl Picos {
     }
 
     /// Follows the log from the query's place on, and then all new events as they become durable. `seen` is the pico's last event at the access
-    /// check.
-    /// The stream ends with the pico, and when a later event changes or deletes the channel. A client that reconnects is checked again.
+    /// check. The stream ends with the pico, and when a later event changes or deletes the channel. A client that reconnects is checked again.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! A fair division of places among picos, so that none takes all.
 //!
 //! A pico gets another place only while more places are free than it holds. Alone it gets half of them; two get a third each. So some places stay
-//! free
-//! for the next pico, unless there are as many picos as places. The room for waiting requests is divided in the same way. Waiting picos take turns.
+//! free for the next pico, unless there are as many picos as places. The room for waiting requests is divided in the same way. Waiting picos take
+//! turns.
 
 use crate::id::PicoId;
 use std::{

@@ -373,7 +373,7 @@ pub enum PicoRejection {
     /// The pico exists already.
     #[error("there is a pico {pico} already")]
     Exists {
-        /// The id.
+        /// The id that is in use.
         pico: PicoId,
     },
 }

@@ -1,4 +1,4 @@
-//! Scheduled events.
+//! Scheduled events of a pico: once at a time, or repeatedly by a cron expression.
 
 use crate::{cron, id::Secret};
 use schemars::JsonSchema;

@@ -116,8 +116,7 @@ impl Picos {
     }
 
     /// Returns the new URLs of rulesets, and the rulesets whose version here differs. A ruleset that cannot be loaded from its URL gets a URL made of
-    /// its
-    /// hash. So the import never decides what another URL contains.
+    /// its hash. So the import never decides what another URL contains.
     async fn rulesets(&self, versions: Vec<Version>) -> Result<(HashMap<Arc<str>, Arc<str>>, Vec<Arc<str>>), String> {
         let (mut urls, mut others) = (HashMap::new(), Vec::new());
         for version in versions {

@@ -60,7 +60,7 @@ pub(super) struct Proxies {
     lines: Arc<Lines>,
     /// The database ports, by node.
     database_ports: Vec<u16>,
-    /// For each node, the port that it listens on for the others and the port that they connect to.
+    /// The port of each node that it listens on for the others, and the port that they connect to.
     peer_ports: Vec<(u16, u16)>,
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,

@@ -39,7 +39,7 @@ pub(super) struct Look {
     pub(super) pruned: u64,
 }
 
-/// All observations.
+/// The observations of a long run, in the order of time.
 #[derive(Default)]
 pub(super) struct Watched {
     pub(super) looks: Vec<Look>,

@@ -15,7 +15,7 @@ use crate::{
 
 /// The measurement of event loops.
 ///
-/// In process, each loop is a thread with its committer and its part of the clients. Each client sends its next command as soon as the last one is
+/// Each loop in the process is a thread with its committer and its part of the clients. Each client sends its next command as soon as the last one is
 /// answered, so no client takes a core from a loop. Over HTTP, the service is a process of its own, and the load generator takes a core in addition
 /// to the loops.
 ///

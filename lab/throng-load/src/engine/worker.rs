@@ -183,7 +183,7 @@ impl<S: Source> Worker<S> {
     /// Makes the connections that are wanted before the clock starts, so that no request pays for them. Failures are not counted: the first request
     /// on the slot tries again.
     ///
-    /// It begins a few every millisecond, because a server's accept queue is short. If the queue is full, a connect is repeated only after a second.
+    /// A worker begins a few every millisecond, because a server's accept queue is short. If the queue is full, a connect is repeated only after a second.
     pub(crate) fn connect_ahead(&mut self) -> Result<()> {
         let mut next = 0;
         let mut burst_nanos = 0;

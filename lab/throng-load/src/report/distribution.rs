@@ -15,7 +15,7 @@ pub struct Summary {
     pub mean: f64,
     /// The standard deviation of the whole population, not of a sample.
     pub deviation: f64,
-    /// The median.
+    /// The 50th percentile, in nanoseconds.
     pub p50: u64,
     /// The 90th percentile.
     pub p90: u64,

@@ -21,7 +21,7 @@ use crate::ErrorKind;
 pub trait Source: Send {
     /// Returns the request for a free connection.
     ///
-    /// It is not called again after [`Next::Done`].
+    /// The load does not call this again after [`Next::Done`].
     fn next(&mut self, now_nanos: u64) -> Next<'_>;
 
     /// Gets the outcome of the request with this `tag`: an answer or a failure.

@@ -9,7 +9,7 @@ const NOBODY: u32 = u32::MAX;
 
 /// Recorded requests in order. The order must be kept among requests of the same key.
 ///
-/// It holds at most 2³² − 1 requests, with their bytes in one arena.
+/// A trace holds at most 2³² − 1 requests, with their bytes in one arena.
 #[derive(Debug, Default, Clone)]
 pub struct Trace {
     arena: Vec<u8>,
@@ -104,7 +104,7 @@ struct Key {
 
 /// Replays a [`Trace`] over many connections and keeps the order within each key.
 ///
-/// At most one request of a key is in flight. A request whose key is busy is parked and does not hold up the later ones. Once `look_ahead` requests
+/// No two requests of a key are in flight. A request whose key is busy is parked and does not hold up the later ones. Once `look_ahead` requests
 /// are parked, the replay waits. So it never runs further than that ahead of the slowest key.
 pub struct OrderedReplay<F> {
     trace: Arc<Trace>,

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Ends every loop that serves with it, at once and for good.
 ///
-/// It is an `eventfd` that is written once and never read. Each loop waits for it together with its sockets, so no loop has to poll it.
+/// The stop is an `eventfd` that is written once and never read. Each loop waits for it together with its sockets, so no loop has to poll it.
 #[derive(Debug)]
 pub struct Stop {
     event: OwnedFd,

@@ -271,7 +271,7 @@ pub(crate) async fn work_on(engine: &Engine) {
     engine.checkpoint().await.unwrap();
 }
 
-/// After a restart, fires the timer that was set for the tenth day.
+/// Fires the timer that was set for the tenth day, after a restart.
 pub(crate) async fn fire(engine: &Engine, clock: &Arc<Clock>) {
     clock.add(DAY * 11);
     eventually("the timer fires", async || {
